@@ -240,6 +240,10 @@ impl exported::ledger::Guest for ThreadsComponent {
         })
     }
 
+    fn charges(thread: String, after: u64) -> Result<exported::ledger::ChargePage, types::Error> {
+        call_service(|service| service.charges(&thread, after)).map(convert::charges)
+    }
+
     fn hold(
         thread: String,
         token: u64,

@@ -8,7 +8,7 @@ mod imports;
 mod ledger;
 
 pub use damage::{recovery, sweep_page_to_wit, unreadable};
-pub use ledger::{account, admission, bill, branches, estimate};
+pub use ledger::{account, admission, bill, branches, charges, estimate};
 
 pub use imports::{item, key, library_error, op, storage_error};
 
@@ -24,13 +24,14 @@ use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::LoadedThread;
+use threadkeep_core::plan::{DueCall, LoadedThread, is_revival};
 use threadkeep_core::runner::{
     CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock, Signal,
     StepOutcome, StepSubmission, ToolOutcome, ToolState,
 };
 use threadkeep_core::thread::{
-    CreatorOverrides, Head, StatusCause, StepKind, ThreadDraft, ThreadStatus,
+    CauseDetail, CreatorOverrides, Head, StatusCause, StepKind, ThreadDraft, ThreadStatus,
+    raise_floor,
 };
 use threadkeep_core::time::Instant;
 
@@ -140,7 +141,7 @@ fn core_error(error: CoreError) -> types::Error {
             expected,
             actual,
         }),
-        CoreError::Exceeded(reason) => types::Error::Exceeded(cause(&reason)),
+        CoreError::Exceeded(reason) => types::Error::Exceeded(cause(&reason, None)),
         error @ CoreError::NewerFormat { .. } => types::Error::Other(types::Failure {
             code: "newer-format".to_owned(),
             message: error.to_string(),
@@ -238,20 +239,27 @@ fn limits_in(limits: types::Limits) -> ThreadCaps {
     }
 }
 
-fn cause(cause: &StatusCause) -> types::Cause {
+fn cause(cause: &StatusCause, raise_above: Option<u64>) -> types::Cause {
+    let retry = cause.retry_millis();
     let StatusCause {
         reason,
         code,
         message,
         value,
         maximum,
+        detail,
     } = cause.clone();
+    let CauseDetail { failure, account } = detail.map(|detail| *detail).unwrap_or_default();
     types::Cause {
         reason,
         code,
         message,
         value,
         maximum,
+        failure,
+        retry,
+        raise_above,
+        account,
     }
 }
 
@@ -278,7 +286,7 @@ pub fn thread(loaded: &LoadedThread) -> types::Thread {
         previous: record.previous.clone(),
         next: record.next.clone(),
         status: head.status.to_string(),
-        cause: head.cause.as_ref().map(cause),
+        cause: head.cause.as_ref().map(|why| cause(why, raise_floor(head))),
         agent: record.agent.clone(),
         task: record.task.clone(),
         title: record.title.clone(),
@@ -410,6 +418,7 @@ pub fn step(handed: &StepHandle) -> exported::runner::Step {
             })
             .collect(),
         until: step.until.map(instant),
+        concerns_others: handed.concerns_others,
     }
 }
 
@@ -583,6 +592,8 @@ pub fn due(due: &DueThread) -> exported::runner::Due {
         },
         holder: head.holder.clone(),
         sweep: head.sweep.is_some() || (head.intent.is_some() && !is_running(head)),
+        call: DueCall::for_thread(head).as_str().to_owned(),
+        revive: is_revival(head),
     }
 }
 

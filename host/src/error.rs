@@ -57,7 +57,7 @@ impl CallError {
         if let Some(Trap::StackOverflow) = trap.downcast_ref() {
             return Self::Limit("stack_bytes_max");
         }
-        let mut message = format!("{trap:#}");
+        let mut words = format!("{trap:#}");
         // wasmtime has no types for these.
         let named = [
             ("fuel allocated for hostcalls", "host_call_bytes_max"),
@@ -66,11 +66,11 @@ impl CallError {
             ("table count too high", "tables_max"),
             ("memory count too high", "memories_max"),
         ];
-        if let Some((_, limit)) = named.iter().find(|(words, _)| message.contains(words)) {
+        if let Some((_, limit)) = named.iter().find(|(known, _)| words.contains(known)) {
             return Self::Limit(limit);
         }
-        message.truncate(message.floor_char_boundary(TRAP_BYTES_MAX));
-        Self::Trapped(message)
+        words.truncate(words.floor_char_boundary(TRAP_BYTES_MAX));
+        Self::Trapped(words)
     }
 
     /// True if the error may be caused by what earlier calls left in the instance.

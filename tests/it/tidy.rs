@@ -6,6 +6,7 @@
 //! sources. `cargo xtask check` checks formatting and lints.
 
 mod markdown;
+mod messages;
 mod rust;
 mod tree;
 mod wit;
@@ -132,6 +133,16 @@ fn only_growing_enums_are_non_exhaustive() {
 #[test]
 fn wit_hash_stands_in_the_changelog() {
     assert_tidy(wit::hash_problems(&tree::files()));
+}
+
+#[test]
+fn the_host_decides_nothing_by_sentences_of_the_component() {
+    let sentences = messages::core_sentences(&tree::files());
+    assert!(sentences.len() > 100, "only {} sentences", sentences.len());
+    check_files(|file| match messages::is_judged(file) {
+        true => messages::problems(file, &sentences),
+        false => Vec::new(),
+    });
 }
 
 #[test]

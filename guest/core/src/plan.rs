@@ -6,9 +6,11 @@
 //! the same plan.
 
 mod money;
+mod other_threads;
 mod related_thread;
 
 pub use money::ChainFunds;
+pub use other_threads::{DueCall, is_revival};
 pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
 
 use crate::error::{self, Error};

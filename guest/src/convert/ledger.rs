@@ -2,6 +2,7 @@
 
 use super::{exported, types, usage_in};
 use crate::service::ledger::{HoldAdmission, UnresolvedEstimate};
+use threadkeep_core::history::UnknownCharges;
 use threadkeep_core::ledger::Account;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::LoadedThread;
@@ -59,6 +60,16 @@ pub fn admission(admission: HoldAdmission) -> exported::ledger::Admission {
         version: admission.version,
         amount: admission.amount,
         output: admission.output,
+    }
+}
+
+pub fn charges((charges, cursor): (UnknownCharges, Option<u64>)) -> exported::ledger::ChargePage {
+    let UnknownCharges { calls, spend, most } = charges;
+    exported::ledger::ChargePage {
+        calls,
+        spend: spend.get(),
+        most: most.get(),
+        cursor,
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use std::cell::Cell;
 use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::history::UnknownCharges;
 use threadkeep_core::plan::{LoadedThread, StoredRecord};
 use threadkeep_core::runner::{
     self, Attempt, CallBill, CommitDecision, HoldEstimate, HoldRequest, attempt_key,
@@ -14,6 +15,9 @@ use threadkeep_core::{id, key};
 
 /// Most threads of one page of a tree. Each needs two look-ups: for a child and for a sibling.
 pub const TREE_THREADS_MAX: usize = 50;
+
+/// Most entries whose charges one call adds up.
+const CHARGE_ENTRIES_MAX: u32 = 100;
 
 /// Most levels of a tree that a cursor may go down. Each level is a read of the store.
 const TREE_DEPTH_MAX: usize = 1_000;
@@ -63,6 +67,19 @@ impl From<&Attempt> for HoldAdmission {
 }
 
 impl<P: HostPorts> ThreadService<P> {
+    /// Adds up the charges for calls of unknown cost in the entries after a version; returns also
+    /// the start of the next page.
+    pub fn charges(
+        &self,
+        thread: &str,
+        after: u64,
+    ) -> Result<(UnknownCharges, Option<u64>), Error> {
+        let (_, lines, cursor) = self.entries(thread, after, None, CHARGE_ENTRIES_MAX)?;
+        let mut charges = UnknownCharges::default();
+        lines.iter().for_each(|line| charges.add_entry(&line.entry));
+        Ok((charges, cursor))
+    }
+
     /// Sets money aside for a call.
     pub fn hold(
         &self,

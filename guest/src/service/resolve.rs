@@ -9,7 +9,7 @@ use threadkeep_core::json::{JsonObject, JsonValue};
 use threadkeep_core::plan::{DecisionContext, LoadedThread};
 use threadkeep_core::settings::{
     Directive, Model, PinnedSettings, Policy, ToolDef, builtin_tools, check_draft_capabilities,
-    resolve_settings,
+    named_spend, resolve_settings,
 };
 use threadkeep_core::thread::{CreatorOverrides, ResolvedDraft, ThreadDraft};
 use threadkeep_core::{id, key};
@@ -38,10 +38,7 @@ impl<P: HostPorts> ThreadService<P> {
                 );
             }
         };
-        let own = directive
-            .as_ref()
-            .and_then(|directive| directive.limits.spend);
-        let named = draft.overrides.limits.spend.or(own);
+        let named = named_spend(directive.as_ref(), &draft.overrides);
         Ok(ResolvedDraft {
             reserve: named.map(|named| named.min(pin.limits.spend.unwrap_or(named))),
             model: model_name(directive.as_ref(), &draft.overrides),

@@ -42,6 +42,8 @@ pub struct StepHandle {
     pub since: u64,
     /// Messages of the entries after it.
     pub messages: Vec<String>,
+    /// True if other threads may have something to do.
+    pub concerns_others: bool,
 }
 
 /// The verdict on a step in progress, for its driver.
@@ -457,12 +459,13 @@ impl<P: HostPorts> ThreadService<P> {
         done: Result<CommitPlan, LoadedThread>,
         have: u64,
     ) -> Result<StepHandle, Error> {
-        let (loaded, entry) = match done {
+        let (loaded, entry, concerns_others) = match done {
             Ok(mut plan) => {
-                let entry = plan.entry.take();
-                (loaded_from_plan(plan), entry)
+                let (entry, others) = (plan.entry.take(), plan.concerns_other_threads());
+                (loaded_from_plan(plan), entry, others)
             }
-            Err(loaded) => (loaded, None),
+            // Whether the commit before concerned others is not known any more.
+            Err(loaded) => (loaded, None, true),
         };
         let pin = self.pin_if_any(&loaded)?;
         let read;
@@ -487,6 +490,7 @@ impl<P: HostPorts> ThreadService<P> {
             pin,
             since,
             messages,
+            concerns_others,
         })
     }
 

@@ -31,8 +31,6 @@ use tokio::task::JoinHandle;
 /// Longest time to wait for a cancel to be written: after it the request is dropped without the
 /// cancel. The end of a run waits as long for it.
 const SIGNAL_TIME_MAX: Duration = Duration::from_secs(5);
-/// Entries of one read.
-const ENTRIES_A_PAGE: u32 = 100;
 /// Most threads that are named because a call of theirs was charged; the others are added up.
 const CHARGED_NAMED_MAX: usize = 10;
 /// Most attempts to signal a cancel: other processes may be writing to the thread.
@@ -358,20 +356,16 @@ impl UnknownCostCharges {
         notes
     }
 
-    /// Those that stand in the events of a thread after a version, as far as they can be read.
+    /// Those that a thread's history records after a version, as far as they can be read.
     async fn load_since(tenant: &Tenant, thread: &str, before: u64) -> Self {
         let mut charges = Self::default();
         let mut after = before;
-        while let Ok(page) = tenant.events(thread, after, ENTRIES_A_PAGE).await {
-            for event in page.events.iter().filter(|event| event.kind == "charged") {
-                let body = view::parse_json(&event.body);
-                let amount = |name| body.get(name).and_then(|n| n.as_u64()).unwrap_or(0);
-                charges.add_entry(&Self {
-                    calls: 1,
-                    spend: amount("spend"),
-                    most: amount("most"),
-                });
-            }
+        while let Ok(page) = tenant.charges(thread, after).await {
+            charges.add_entry(&Self {
+                calls: page.calls.into(),
+                spend: page.spend,
+                most: page.most,
+            });
             match page.cursor {
                 Some(next) if next > after => after = next,
                 _ => break,
@@ -464,7 +458,7 @@ impl AnswerParts {
             cause: thread.cause.as_ref().map(view::cause),
             bound: fault::cap_source(opened, thread),
             payer: self.payer,
-            wait: thread.cause.as_ref().and_then(tree_totals::retry_wait),
+            wait: thread.cause.as_ref().and_then(|cause| cause.retry),
             cost: view::cost(&costs),
             tree_spend,
             tree_threads: family.threads,

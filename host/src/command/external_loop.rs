@@ -89,7 +89,7 @@ pub async fn append(
         Some(expected) => tenant.append(&thread.id, token, expected, events).await,
         None => append_to_newest(tenant, &thread, token, events).await,
     };
-    let written = written.map_err(|error| with_line_number(failed(error), &lines))?;
+    let written = written.map_err(|error| failed(with_line_number(error, &lines)))?;
     answer_written(&opened, thread.id, written, screen).await
 }
 
@@ -114,21 +114,29 @@ async fn append_to_newest(
     tenant.append(&thread.id, token, newest, events).await
 }
 
-/// Replaces the index of an event in the component's message by its line of standard input: empty
-/// lines are no events.
-fn with_line_number(mut fault: CommandFault, lines: &[usize]) -> CommandFault {
-    let named = fault.message.strip_prefix("events[").and_then(|rest| {
-        let (place, rest) = rest.split_once(']')?;
-        let line = lines.get(place.parse::<usize>().ok()?)?;
-        Some(match rest.strip_prefix('.') {
-            Some(field) => format!("line {line} of standard input: {field}"),
-            None => format!("line {line} of standard input{rest}"),
-        })
-    });
-    if let Some(message) = named {
-        fault.message = message;
+/// Replaces the index of an event in the field that the component refused by its line of standard
+/// input: empty lines are no events.
+fn with_line_number(error: CallError, lines: &[usize]) -> CallError {
+    let CallError::Refused(wit::Error::Invalid(mut wrong)) = error else {
+        return error;
+    };
+    if let Some((index, field)) = split_event_path(&wrong.field)
+        && let Some(line) = lines.get(index)
+    {
+        wrong.field = match field {
+            "" => format!("line {line} of standard input"),
+            field => format!("line {line} of standard input: {field}"),
+        };
     }
-    fault
+    CallError::Refused(wit::Error::Invalid(wrong))
+}
+
+/// Splits the path of a field of an event, `events[1].type`, into its index and the field within
+/// it, which is empty for the event itself.
+fn split_event_path(path: &str) -> Option<(usize, &str)> {
+    let (index, rest) = path.strip_prefix("events[")?.split_once(']')?;
+    let field = rest.strip_prefix('.').or(rest.is_empty().then_some(""))?;
+    Some((index.parse().ok()?, field))
 }
 
 /// Closes a thread that an external loop holds.
@@ -234,16 +242,29 @@ mod tests {
 
     #[test]
     fn event_errors_name_their_input_line() {
-        for (given, expected) in [
+        for (field, value, problem, expected) in [
             (
-                "events[1].type \"x\" is no event",
+                "events[1].type",
+                "x",
+                "is no event",
                 "line 4 of standard input: type \"x\" is no event",
             ),
-            ("events[0] is wrong", "line 2 of standard input is wrong"),
-            ("events[2] is wrong", "events[2] is wrong"),
-            ("events are too many", "events are too many"),
+            (
+                "events[0]",
+                "",
+                "is wrong",
+                "line 2 of standard input is wrong",
+            ),
+            ("events[2]", "", "is wrong", "events[2] is wrong"),
+            ("events", "", "are too many", "events are too many"),
         ] {
-            let fault = with_line_number(CommandFault::new("invalid", given), &[2, 4]);
+            let error = CallError::Refused(wit::Error::Invalid(wit::Invalid {
+                field: field.to_owned(),
+                value: value.to_owned(),
+                problem: problem.to_owned(),
+                nearest: None,
+            }));
+            let fault = fault::from_call(&with_line_number(error, &[2, 4]));
             assert_eq!(fault.message, expected);
         }
     }

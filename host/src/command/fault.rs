@@ -126,10 +126,10 @@ pub fn from_thread_call(opened: &CommandProject, thread: &str, error: &CallError
                 cap => cap_source_at(opened, cap, cause.maximum),
             };
             // A raise that the account above refused cannot be repeated unchanged.
-            fault.hint = match cause.message.contains("raise through") {
-                true => Some(format!("threadkeep raise {thread} --spend USD --through")),
-                false => Some(cap.advice(thread, bound)),
-            };
+            fault.hint = Some(match cause.account {
+                Some(_) => format!("threadkeep raise {thread} --spend USD --through"),
+                None => cap.advice(thread, bound),
+            });
         }
         _ => fault.hint = fault.hint.map(|hint| hint.replace("THREAD", thread)),
     }
@@ -138,20 +138,23 @@ pub fn from_thread_call(opened: &CommandProject, thread: &str, error: &CallError
 
 /// Returns whose cap a suspended thread has reached.
 pub fn cap_source(opened: &CommandProject, thread: &wit::Thread) -> CapSource {
-    let own = &thread.limits;
     let code = thread.cause.as_ref().map(|cause| cause.code.as_str());
     let Some(cap) = code.and_then(CapKind::from_code) else {
         return CapSource::Thread;
     };
-    let own = match cap {
-        CapKind::Turns => own.turns,
-        CapKind::Tokens => own.tokens,
-        CapKind::Spend => own.spend,
-        CapKind::Spawns => own.spawns,
-        CapKind::Depth => own.depth,
-        CapKind::Duration => own.duration,
-    };
-    cap_source_at(opened, cap, own)
+    cap_source_at(opened, cap, cap_of(&thread.limits, cap))
+}
+
+/// Returns the cap of this kind.
+pub fn cap_of(limits: &wit::Limits, cap: CapKind) -> Option<u64> {
+    match cap {
+        CapKind::Turns => limits.turns,
+        CapKind::Tokens => limits.tokens,
+        CapKind::Spend => limits.spend,
+        CapKind::Spawns => limits.spawns,
+        CapKind::Depth => limits.depth,
+        CapKind::Duration => limits.duration,
+    }
 }
 
 /// Compares the policy's cap with the thread's own.
@@ -329,14 +332,14 @@ pub fn from_recovery(error: &RecoverError) -> CommandFault {
 
 /// Returns the message with those of its sources, such as the operating system's.
 pub fn with_source(error: &(dyn Error + 'static)) -> String {
-    let mut message = error.to_string();
+    let mut shown = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let words = cause.to_string();
-        if !message.contains(&words) {
-            message = format!("{message}: {words}");
+        if !shown.contains(&words) {
+            shown = format!("{shown}: {words}");
         }
         source = cause.source();
     }
-    message
+    shown
 }

@@ -9,7 +9,7 @@ use super::session::{CommandProject, CommandSession};
 use super::{fault, view};
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::{SignalAnswer, ThreadAnswer, thread_or_unnamed};
+use threadkeep_cli::answer::{CapKind, SignalAnswer, ThreadAnswer, thread_or_unnamed};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::inputs;
@@ -69,14 +69,15 @@ fn check_raise(thread: &wit::Thread, caps: &wit::Limits) -> Result<(), CommandFa
     }
     let raised = merge_caps(now, caps);
     match find_reached_cap(thread, &raised) {
-        Some((option, used)) if has_cap(caps, option) => {
-            let used = format_cap(option, used);
+        Some((cap, floor)) if fault::cap_of(caps, cap).is_some() => {
+            let option = cap_option(cap);
+            let floor = format_cap(option, floor);
             let message = format!(
-                "{option} is too low for {}: it needs more than {used}",
+                "{option} is too low for {}: it needs more than {floor}",
                 thread.id
             );
             Err(CommandFault::usage(message)
-                .with_hint(format!("name more than {used} with {option}")))
+                .with_hint(format!("name more than {floor} with {option}")))
         }
         Some(_) | None => Ok(()),
     }
@@ -94,39 +95,24 @@ fn merge_caps(now: &wit::Limits, caps: &wit::Limits) -> wit::Limits {
     }
 }
 
-/// Returns the option of the cap that a suspended thread would still have reached under these
-/// limits, and the value that the cap must exceed.
-fn find_reached_cap(thread: &wit::Thread, limits: &wit::Limits) -> Option<(&'static str, u64)> {
-    let cause = thread
-        .cause
-        .as_ref()
-        .filter(|_| thread.status == "suspended")?;
-    let used = cause.value?;
-    let (option, limit, used) = match cause.code.as_str() {
-        "turns_exceeded" => ("--turns", limits.turns?, used),
-        "tokens_exceeded" => ("--tokens", limits.tokens?, used),
-        "spawns_exceeded" => ("--spawns", limits.spawns?, used),
-        "depth_exceeded" => ("--depth", limits.depth?, used.saturating_sub(1)),
-        "duration_exceeded" => ("--duration", limits.duration?, used),
-        // The value is the price of the next call: with what is spent already it may just reach the
-        // cap.
-        "spend_exceeded" => {
-            let needed = thread.cost.spend.saturating_add(used);
-            ("--spend", limits.spend?, needed.saturating_sub(1))
-        }
-        _ => return None,
-    };
-    (limit <= used).then_some((option, used))
+/// Returns the cap that a suspended thread would still have reached under these limits, and the
+/// value that it must exceed, as the component says.
+fn find_reached_cap(thread: &wit::Thread, limits: &wit::Limits) -> Option<(CapKind, u64)> {
+    let cause = thread.cause.as_ref()?;
+    let (floor, cap) = (cause.raise_above?, CapKind::from_code(&cause.code)?);
+    let now = fault::cap_of(limits, cap)?;
+    (now <= floor).then_some((cap, floor))
 }
 
-fn has_cap(caps: &wit::Limits, option: &str) -> bool {
-    match option {
-        "--turns" => caps.turns.is_some(),
-        "--tokens" => caps.tokens.is_some(),
-        "--spawns" => caps.spawns.is_some(),
-        "--depth" => caps.depth.is_some(),
-        "--duration" => caps.duration.is_some(),
-        _ => caps.spend.is_some(),
+/// The option of `raise` that sets a cap.
+fn cap_option(cap: CapKind) -> &'static str {
+    match cap {
+        CapKind::Turns => "--turns",
+        CapKind::Tokens => "--tokens",
+        CapKind::Spend => "--spend",
+        CapKind::Spawns => "--spawns",
+        CapKind::Depth => "--depth",
+        CapKind::Duration => "--duration",
     }
 }
 

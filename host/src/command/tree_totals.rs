@@ -89,8 +89,8 @@ async fn suspended_row(
     let advised = match payer(opened.tenant(), child).await {
         Ok(payer) => cause.and_then(|cause| {
             let bound = fault::cap_source(opened, child);
-            let code = advised_code(&cause.code, &cause.message);
-            suspended_advice(&child.id, code, bound, &payer, retry_wait(cause))
+            let code = advised_code(&cause.code, cause.failure.as_deref());
+            suspended_advice(&child.id, code, bound, &payer, cause.retry)
         }),
         // Nobody knows whose money it is: what there is to do is to be found out first.
         Err(CallError::Refused(_)) => Some("threadkeep audit".to_owned()),
@@ -133,10 +133,4 @@ pub async fn payer(tenant: &Tenant, thread: &wit::Thread) -> Result<String, Call
         true => thread.id.clone(),
         false => account.chain,
     })
-}
-
-/// Returns the milliseconds that a provider asked to wait before the next attempt: the value of a
-/// cause whose reason is an error.
-pub fn retry_wait(cause: &wit::Cause) -> Option<u64> {
-    cause.value.filter(|_| cause.reason == "error")
 }

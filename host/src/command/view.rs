@@ -29,6 +29,7 @@ pub fn cause(cause: &wit::Cause) -> StatusCause {
         reason: cause.reason.clone(),
         code: cause.code.clone(),
         message: cause.message.clone(),
+        failure: cause.failure.clone(),
     }
 }
 

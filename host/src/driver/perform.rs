@@ -123,19 +123,6 @@ impl ModelProvider for ObservedProvider<'_> {
     }
 }
 
-/// True if a reply may propagate to other threads. It may err towards true, which costs only a look
-/// at the tree.
-fn may_propagate(blocks: &str) -> bool {
-    [
-        "spawn_thread",
-        "send_message",
-        "cancel_thread",
-        "kill_thread",
-    ]
-    .iter()
-    .any(|tool| blocks.contains(tool))
-}
-
 impl Run<'_> {
     /// Performs a step, submits its result, and returns the next step.
     pub(super) async fn perform(&mut self, step: runner::Step) -> Result<runner::Step, DriveError> {
@@ -145,8 +132,6 @@ impl Run<'_> {
             _ => self.perform_wait(&step).await?,
         };
         let replied = matches!(outcome, runner::Outcome::Completion(_));
-        let tells =
-            matches!(&outcome, runner::Outcome::Completion(reply) if may_propagate(&reply.blocks));
         let failed = match &outcome {
             runner::Outcome::Failure(failure) => Some(failure.message.clone()),
             _ => None,
@@ -165,7 +150,7 @@ impl Run<'_> {
                 work.queue_reply(&replied, self.sink);
             }
         }
-        if tells {
+        if next.concerns_others {
             self.driver.tree_changed.notify_one();
         }
         // Only for listeners: the run goes on if the read fails.

@@ -73,6 +73,8 @@ struct RunTree<'a> {
     unfinished_sweeps: HashSet<String>,
     /// Threads of the tree that were found to be unreadable.
     unreadable: HashSet<String>,
+    /// True if one was found since all waiting threads were performed.
+    has_new_unreadable: bool,
     /// A place in the queue for room among the runs of the policy, while a thread waits for room.
     queue_place: Option<BoxFuture<'a, RunPermit>>,
     /// The permit that the queue has just given.
@@ -119,6 +121,7 @@ impl Driver {
             full_store_error: None,
             unfinished_sweeps: HashSet::new(),
             unreadable: HashSet::new(),
+            has_new_unreadable: false,
             queue_place: None,
             queued_permit: None,
             lacks_room: false,

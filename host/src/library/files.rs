@@ -369,11 +369,11 @@ fn to_library_error(place: &str, error: AuthorityError) -> LibraryError {
         | AuthorityError::NotDirectory { .. }
         | AuthorityError::NotRegular { .. }
         | AuthorityError::TooLarge { .. } => {
-            let problem = error.to_string();
-            let bare = problem
+            let described = error.to_string();
+            let bare = described
                 .strip_prefix(place)
                 .map(|rest| rest.trim_start().to_owned());
-            invalid(place, "", bare.unwrap_or(problem))
+            invalid(place, "", bare.unwrap_or(described))
         }
     }
 }

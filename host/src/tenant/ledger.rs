@@ -26,6 +26,17 @@ impl Tenant {
         .await
     }
 
+    /// `ledger.charges`: adds up what was charged for calls of unknown cost after a version, a page
+    /// of entries at a time.
+    pub async fn charges(&self, thread: &str, after: u64) -> Result<ledger::ChargePage, CallError> {
+        let thread = thread.to_owned();
+        self.call_with_retries(move |c, s| {
+            c.threadkeep_threads_ledger()
+                .call_charges(s, &thread, after)
+        })
+        .await
+    }
+
     /// `ledger.hold`: sets money aside for a call of an external loop. `key` names the call: asked
     /// again, the recorded answer is returned.
     pub async fn hold(

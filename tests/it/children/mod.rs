@@ -25,5 +25,6 @@ mod shared_budget;
 mod spawns;
 mod suspended_waits;
 mod thread_signals;
+mod typed_answers;
 mod unreadable_records;
 mod waits;

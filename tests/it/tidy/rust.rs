@@ -33,6 +33,54 @@ pub fn without_literals(source: &str) -> String {
     blank(source, CommentMode::Keep).into_iter().collect()
 }
 
+/// A string literal.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StringLiteral {
+    /// Its line, from 1.
+    pub line: usize,
+    /// Its text, with escapes as they are written.
+    pub text: String,
+    /// The end of the code before it.
+    pub before: String,
+}
+
+/// Characters of code that [`StringLiteral::before`] has.
+const BEFORE_CHARS: usize = 20;
+
+/// Every string literal outside comments, in order.
+pub fn literals(source: &str) -> Vec<StringLiteral> {
+    let code: Vec<char> = source.chars().collect();
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < code.len() {
+        let word = word_end(&code, at);
+        let end = if word > at && is_raw_prefix(&code[at..word]) {
+            raw_string_end(&code, word).unwrap_or(word)
+        } else if word > at {
+            word
+        } else {
+            literal_or_comment_end(&code, at)
+        };
+        let span = &code[at..end];
+        if !matches!(code[at], '/' | '\'') && span.contains(&'"') {
+            let hashes = |c: char| c == '"' || c == '#';
+            let text: String = span.iter().collect();
+            let text = text.trim_start_matches(['r', 'b', 'c']);
+            found.push(StringLiteral {
+                line: code[..at].iter().filter(|&&c| c == '\n').count() + 1,
+                text: text.trim_matches(hashes).to_owned(),
+                before: code[at.saturating_sub(BEFORE_CHARS)..at].iter().collect(),
+            });
+        }
+        at = end.max(at + 1);
+    }
+    found
+}
+
+/// Replaces literals and comments by spaces.
+pub fn code_only(source: &str) -> String {
+    blank(source, CommentMode::Blank).into_iter().collect()
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CommentMode {
     Blank,
@@ -228,6 +276,15 @@ mod tests {
             &[("a", 1, 3)],
         );
         check("// fn a() {}\nlet s = \"fn b() {}\";", &[]);
+    }
+
+    #[test]
+    fn literals_are_found() {
+        let source = "f(\"a b\"); // \"no\"\n'\"'; r#\"c\"#; x.g(\"d\\\"e\")";
+        let found = literals(source);
+        let texts: Vec<_> = found.iter().map(|l| (l.line, l.text.as_str())).collect();
+        assert_eq!(texts, [(1, "a b"), (2, "c"), (2, "d\\\"e")]);
+        assert!(found[2].before.ends_with("x.g("), "{found:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! provider is sent.
 
 mod appended_event;
+mod charges;
 mod entry;
 mod event;
 mod message;
@@ -10,6 +11,7 @@ pub use appended_event::{
     APPEND_BYTES_MAX, APPEND_EVENTS_MAX, AppendedEvent, AppendedResult, check_append_bytes,
     parse_events,
 };
+pub use charges::UnknownCharges;
 pub use entry::{AdmittedAttempt, CommitReason, CostSource, Entry, SettledHold, StepAnswer};
 pub use event::{
     AssistantText, CancelledEvent, ChargedEvent, ErrorEvent, Event, Message, MessageRole,

@@ -126,6 +126,22 @@ impl FromJson for i64 {
     }
 }
 
+impl<T: ToJson> ToJson for Box<T> {
+    fn write(&self, out: &mut String) {
+        (**self).write(out);
+    }
+}
+
+impl<T: FromJson> FromJson for Box<T> {
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+        T::read(value).map(Self::new)
+    }
+
+    fn placeholder() -> Self {
+        Self::new(T::placeholder())
+    }
+}
+
 impl<T: ToJson> ToJson for Option<T> {
     fn write(&self, out: &mut String) {
         match self {

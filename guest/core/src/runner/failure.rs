@@ -8,7 +8,7 @@ use crate::error::cut;
 use crate::history::{ErrorEvent, Event, PartialEvent, cut_escaped};
 use crate::ledger::Usage;
 use crate::plan::ThreadChange;
-use crate::thread::{StatusCause, find_reached_cap};
+use crate::thread::{CauseDetail, StatusCause, find_reached_cap};
 
 /// Prefix of the error codes of ceilings: a host that enforces a ceiling refuses a call by such a
 /// code.
@@ -121,11 +121,11 @@ pub(super) fn push_partial(change: &mut ThreadChange<'_>, partial: &str) {
 /// Returns the cause of a suspension for a provider's failure.
 fn provider_cause(kind: &str, code: &str, message: &str) -> StatusCause {
     let text = format!("{} ({})", cut(message, 1_000), cut(code, 100));
-    StatusCause::new(
-        "error",
-        &format!("provider_{}", kind.replace('-', "_")),
-        text,
-    )
+    let kind = format!("provider_{}", kind.replace('-', "_"));
+    StatusCause::new("error", &kind, text).with_detail(CauseDetail {
+        failure: Some(cut(code, 100).to_owned()),
+        account: None,
+    })
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ use crate::ledger::LedgerRefusal;
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::plan::{DecisionContext, LoadedThread, StoreWrite, ThreadChange, WriteCondition};
-use crate::thread::{EndIntent, InboxMessage, StatusCause, ThreadStatus, find_reached_cap};
+use crate::thread::{
+    CauseDetail, EndIntent, InboxMessage, StatusCause, ThreadStatus, find_reached_cap,
+};
 use crate::{id, key};
 
 /// A signal to a thread.
@@ -229,13 +231,11 @@ fn raise_refused_error(change: &ThreadChange<'_>, spend: NanoUsd, refusal: Ledge
                 "{need} USD more are asked of {above} and {room} USD are left there: raise it first, or raise through"
             );
             let (need, room) = (need.get(), room.get());
-            Error::Exceeded(StatusCause::with_bound(
-                "budget",
-                "spend_exceeded",
-                message,
-                need,
-                room,
-            ))
+            let cause = StatusCause::with_bound("budget", "spend_exceeded", message, need, room);
+            Error::Exceeded(cause.with_detail(CauseDetail {
+                failure: None,
+                account: Some(above.to_owned()),
+            }))
         }
         refusal => Error::invalid("limits.spend", &spend.to_string(), refusal.to_string()),
     }

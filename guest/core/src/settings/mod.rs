@@ -14,7 +14,7 @@ pub use builtin_tools::is_builtin_tool;
 pub use directive::{Directive, InputSpec, render_prompt};
 pub use limits::parse_limits;
 pub use model::Model;
-pub use pin::{PinnedSettings, Policy, resolve_settings};
+pub use pin::{PinnedSettings, Policy, named_spend, resolve_settings};
 pub use tool::{
     TOOL_MILLIS_DEFAULT, ToolDef, check_draft_capabilities, intersect_capabilities, is_granted,
 };

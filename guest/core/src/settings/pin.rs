@@ -10,6 +10,7 @@ use crate::hash::sha256_text;
 use crate::json::record::record;
 use crate::ledger::UnknownBill;
 use crate::limits::ThreadCaps;
+use crate::money::NanoUsd;
 use crate::thread::{CreatorOverrides, FORMAT};
 
 /// Most bytes of a pin, which is one record. A pin with a longer prompt is refused with an error
@@ -170,8 +171,7 @@ pub fn resolve_settings(
     };
     let limits = policy.resolve_caps(directive, overrides.limits);
     let limits = within.map_or(limits, |within| limits.lowered_to(within.limits));
-    let own = directive.and_then(|directive| directive.limits.spend);
-    let named = overrides.limits.spend.or(own);
+    let named = named_spend(directive, overrides);
     let prompt = match directive {
         Some(directive) => render_prompt(&directive.body, &directive.resolve_inputs(inputs)?),
         None => String::new(),
@@ -192,6 +192,14 @@ pub fn resolve_settings(
         capabilities,
         model,
     })
+}
+
+/// Returns the spend that the creator, or else the directive, names for a thread. A child for which
+/// one is named has an account of its own with that reserve; every other child draws on the account
+/// of its parent.
+pub fn named_spend(directive: Option<&Directive>, overrides: &CreatorOverrides) -> Option<NanoUsd> {
+    let own = directive.and_then(|directive| directive.limits.spend);
+    overrides.limits.spend.or(own)
 }
 
 /// Reads the policy's word for unknown bills.

@@ -341,6 +341,7 @@ words!(EndIntent { Cancel = "cancel", Kill = "kill" });
 mod tests {
     use super::*;
     use crate::json;
+    use crate::thread::CauseDetail;
 
     const USAGE: Usage = Usage {
         input: u64::MAX,
@@ -408,6 +409,17 @@ mod tests {
         }
     }
 
+    fn largest_cause() -> StatusCause {
+        // Control characters take six bytes each as JSON.
+        let message = "\u{1}".repeat(1_200);
+        let code = "x".repeat(100);
+        let cause = StatusCause::with_bound("approval", &code, message, u64::MAX, u64::MAX);
+        cause.with_detail(CauseDetail {
+            failure: Some("\u{1}".repeat(100)),
+            account: Some("\"".repeat(crate::id::ID_BYTES_MAX)),
+        })
+    }
+
     fn largest_head() -> Head {
         let caps = ThreadCaps {
             turns: Some(u64::MAX),
@@ -425,14 +437,7 @@ mod tests {
         Head {
             format: u32::MAX,
             status: ThreadStatus::Suspended,
-            // Control characters take six bytes each as JSON.
-            cause: Some(StatusCause::with_bound(
-                "approval",
-                &"x".repeat(100),
-                "\u{1}".repeat(1_200),
-                u64::MAX,
-                u64::MAX,
-            )),
+            cause: Some(largest_cause()),
             run: u64::MAX,
             token: u64::MAX,
             holder: Some("\"".repeat(128)),

@@ -102,14 +102,28 @@ pub struct StatusCause {
     pub value: Option<u64>,
     /// The bound it was compared with.
     pub maximum: Option<u64>,
+    /// Names that only some causes have.
+    pub detail: Option<Box<CauseDetail>>,
 }
+
+/// Names that only some causes have. It is boxed, because every error may hold a cause.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CauseDetail {
+    /// The code of the failure that it reports, as the provider, its adapter or the host gave it.
+    pub failure: Option<String>,
+    /// The chain above whose account lacks the money for a raise.
+    pub account: Option<String>,
+}
+
+record!(CauseDetail { failure, account });
 
 record!(StatusCause {
     reason,
     code,
     message,
     value,
-    maximum
+    maximum,
+    detail or nothing
 });
 
 impl StatusCause {
@@ -121,12 +135,24 @@ impl StatusCause {
             message: message.into(),
             value: None,
             maximum: None,
+            detail: None,
         }
+    }
+
+    /// Returns the milliseconds that a provider asks to wait before the next call.
+    pub fn retry_millis(&self) -> Option<u64> {
+        self.value.filter(|_| self.reason == "error")
     }
 
     /// Returns true if its value and its bound are nano-USD.
     pub fn has_money_values(&self) -> bool {
         matches!(&*self.code, "spend_exceeded" | "money_held")
+    }
+
+    /// Adds what it names beside its code.
+    pub fn with_detail(self, detail: CauseDetail) -> Self {
+        let detail = Some(Box::new(detail));
+        Self { detail, ..self }
     }
 
     /// Creates a cause with the value reached and its bound.

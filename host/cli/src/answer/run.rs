@@ -135,6 +135,9 @@ pub struct StatusCause {
     pub code: String,
     /// A sentence for a user.
     pub message: String,
+    /// The code of the failure that it reports.
+    #[serde(skip)]
+    pub failure: Option<String>,
 }
 
 /// A suspended child.
@@ -163,14 +166,14 @@ pub struct TreeTotalsView {
     pub unreadable: Vec<String>,
 }
 
-/// The code of a failure of which the operator's policy is the cause. A cause ends with that code.
+/// The code of a failure of which the operator's policy is the cause.
 const OUT_OF_REACH: &str = "out_of_reach";
 
 /// The code of a cause by which it is advised: that of the failure, where that says more.
-pub fn advised_code<'a>(code: &'a str, message: &str) -> &'a str {
-    match code == "provider_permanent" && message.ends_with("(out_of_reach)") {
-        true => OUT_OF_REACH,
-        false => code,
+pub fn advised_code<'a>(code: &'a str, failure: Option<&str>) -> &'a str {
+    match (code, failure) {
+        ("provider_permanent", Some(OUT_OF_REACH)) => OUT_OF_REACH,
+        _ => code,
     }
 }
 
@@ -333,7 +336,7 @@ impl RunAnswer {
             return None;
         }
         let cause = self.cause.as_ref()?;
-        let code = advised_code(&cause.code, &cause.message);
+        let code = advised_code(&cause.code, cause.failure.as_deref());
         suspended_advice(&self.thread_id, code, self.bound, &self.payer, self.wait)
     }
 }
@@ -354,6 +357,7 @@ mod tests {
                 reason: "limit".to_owned(),
                 code: code.to_owned(),
                 message: "25 of 25 turns".to_owned(),
+                failure: None,
             }),
             bound: CapSource::Thread,
             payer: "a-1".to_owned(),
@@ -482,16 +486,16 @@ child   2 more are suspended: threadkeep list --status suspended
     /// Symptom: a person was told to mend what the provider refuses, where the operator's policy had refused.
     #[test]
     fn what_is_out_of_reach_is_the_operator_s_to_grant() {
-        let advice = |message: &str| {
-            let code = advised_code("provider_permanent", message);
+        let advice = |failure: &str| {
+            let code = advised_code("provider_permanent", Some(failure));
             suspended_advice("a", code, CapSource::Thread, "a", None).unwrap_or_default()
         };
-        let granted = advice("the policy does not grant them (out_of_reach)");
+        let granted = advice("out_of_reach");
         assert!(
             granted.contains("operator") && granted.contains("policy"),
             "{granted}"
         );
-        assert!(advice("no such model (bad_request)").contains("the provider refuses"));
+        assert!(advice("bad_request").contains("the provider refuses"));
     }
 
     #[test]

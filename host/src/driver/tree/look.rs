@@ -18,6 +18,8 @@ use tokio::time::Instant;
 
 /// Threads of one page of a look.
 const PAGE_THREADS: u32 = 100;
+/// The `call` of a due thread that a driver takes over, and does not start.
+const CLAIM: &str = "claim";
 /// The pause between two surveys of the whole tree.
 const SURVEY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -60,23 +62,21 @@ impl RunTree<'_> {
             let under = Some(self.top.to_owned());
             let page = tenant.ready(PAGE_THREADS, cursor, under).await?;
             for due in page.threads {
-                match due.status.as_str() {
-                    _ if due.sweep && !self.unfinished_sweeps.contains(&due.thread) => {
-                        let untold = tenant.sweep_or_report(&due.thread).await?;
-                        if !untold.is_empty() {
-                            self.record_unfinished_sweep(&due.thread, &untold);
-                        }
-                        (begun, swept) = (true, true);
+                if due.sweep && !self.unfinished_sweeps.contains(&due.thread) {
+                    let untold = tenant.sweep_or_report(&due.thread).await?;
+                    if !untold.is_empty() {
+                        self.record_unfinished_sweep(&due.thread, &untold);
                     }
-                    // Its child cannot be read, so the propagation stays with the thread.
-                    status if due.sweep && status != "running" => {}
-                    _ if stopped => {}
-                    "waiting" => waiting.push(due),
-                    "suspended" => {
-                        begun |= self.revive_thread(&due.thread);
-                        reviving |= self.is_reviving(&due.thread);
-                    }
-                    _ => begun |= self.perform_due(due),
+                    (begun, swept) = (true, true);
+                } else if stopped || due.sweep && due.holder.is_none() {
+                    // Where its child cannot be read, the propagation stays with the thread.
+                } else if due.revive {
+                    begun |= self.revive_thread(&due.thread);
+                    reviving |= self.is_reviving(&due.thread);
+                } else if due.call == CLAIM && due.holder.is_none() {
+                    waiting.push(due);
+                } else {
+                    begun |= self.perform_due(due);
                 }
             }
             cursor = page.cursor;
@@ -137,10 +137,10 @@ impl RunTree<'_> {
 
     /// Performs a thread that is due.
     fn perform_due(&mut self, due: runner::Due) -> bool {
-        let proof = match due.status.as_str() {
-            "running" if !self.is_silent(&due, Instant::now()) => return false,
-            "running" => Some(runner::Proof::Watched(due.sighting)),
-            "waiting" => Some(runner::Proof::None),
+        let proof = match (due.call.as_str(), &due.holder) {
+            (CLAIM, Some(_)) if !self.is_silent(&due, Instant::now()) => return false,
+            (CLAIM, Some(_)) => Some(runner::Proof::Watched(due.sighting)),
+            (CLAIM, None) => Some(runner::Proof::None),
             _ => None,
         };
         self.perform_thread(&due.thread, proof)
@@ -200,7 +200,7 @@ impl RunTree<'_> {
     /// Those runs are closed, and their threads revived with the next look; true if there were any.
     async fn survey_tree(&mut self) -> Result<bool, CallError> {
         let (mut cursor, mut open, mut dead) = (None, false, Vec::new());
-        let (mut waiting, mut found_unreadable) = (Vec::new(), false);
+        let mut waiting = Vec::new();
         loop {
             let page = self.driver.tenant.tree(self.top, cursor).await?;
             for child in page.unreadable {
@@ -208,7 +208,7 @@ impl RunTree<'_> {
                     let (thread, why) = (&child.thread, &child.why.message);
                     tracing::warn!(?thread, ?why, "a thread of the tree cannot be read");
                     self.unreadable.insert(child.thread);
-                    found_unreadable = true;
+                    self.has_new_unreadable = true;
                 }
             }
             for branch in page.branches {
@@ -230,11 +230,15 @@ impl RunTree<'_> {
         }
         (self.has_open_threads, self.surveyed) = (open, Some(Instant::now()));
         let mut begun = self.close_dead_runs(&dead).await?;
-        if found_unreadable {
+        if self.has_new_unreadable {
             // The end of an unreadable child wakes no thread: each waiting thread is performed, and
-            // leaves the child out from then on.
+            // leaves the child out from then on. Where one finds no room, a later survey tries
+            // again.
+            self.has_new_unreadable = false;
             for thread in waiting {
-                begun |= self.perform_thread(&thread, Some(runner::Proof::None));
+                let performed = self.perform_thread(&thread, Some(runner::Proof::None));
+                begun |= performed;
+                self.has_new_unreadable |= !performed;
             }
         }
         Ok(begun)

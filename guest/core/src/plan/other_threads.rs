@@ -1,0 +1,65 @@
+//! Whether a commit of one thread gives other threads something to do, and which call gets a due
+//! thread going.
+
+use super::{CommitPlan, StoreWrite};
+use crate::thread::{Head, ThreadStatus};
+use crate::{id, key};
+
+/// The call by which a driver gets a due thread going.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DueCall {
+    /// A new holder begins the run, or continues a suspended one.
+    Start,
+    /// A new holder takes over a wait that is over, or a run whose lease has expired.
+    Claim,
+}
+
+impl DueCall {
+    /// Returns the call that fits a thread that is due.
+    pub fn for_thread(head: &Head) -> Self {
+        match head.status {
+            ThreadStatus::Running | ThreadStatus::Waiting => Self::Claim,
+            ThreadStatus::Created
+            | ThreadStatus::Suspended
+            | ThreadStatus::Idle
+            | ThreadStatus::Completed
+            | ThreadStatus::Error
+            | ThreadStatus::Cancelled
+            | ThreadStatus::Killed
+            | ThreadStatus::Continued => Self::Start,
+        }
+    }
+
+    /// The name of the call.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Claim => "claim",
+        }
+    }
+}
+
+/// Returns true if a due thread is suspended and is to go on before waits are looked at: a thread
+/// that waits for it would otherwise be told that it is suspended.
+pub fn is_revival(head: &Head) -> bool {
+    head.status == ThreadStatus::Suspended
+}
+
+impl CommitPlan {
+    /// Returns true if the commit creates or changes other threads, or leaves an end to be passed
+    /// on to the children of its own. The parent does not count: a commit changes it only where the
+    /// run ends or waits, which the step says.
+    pub fn concerns_other_threads(&self) -> bool {
+        let own = id::key(&self.thread.id);
+        let parent = self.thread.parent.as_deref().map(id::key);
+        let changes_other = |write: &StoreWrite| match write {
+            StoreWrite::Put {
+                collection, key, ..
+            } => *collection == key::HEAD && *key != own && Some(key) != parent.as_ref(),
+            StoreWrite::Check { .. } | StoreWrite::Delete { .. } | StoreWrite::Append { .. } => {
+                false
+            }
+        };
+        self.head.sweep.is_some() || self.writes.iter().any(changes_other)
+    }
+}
