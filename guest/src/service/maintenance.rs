@@ -1,7 +1,7 @@
 //! Recovery of runs whose holder died, and counts.
 
 use super::runner::is_dead;
-use super::store::check_cursor;
+use super::store::{DecisionOutcome, check_cursor};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ impl<P: HostPorts> ThreadService<P> {
                 moment,
             )?)
         })?;
-        Ok(done.is_ok())
+        Ok(matches!(done, DecisionOutcome::Committed(_)))
     }
 
     /// Counts threads by status, a page of all threads at a time.

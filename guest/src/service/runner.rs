@@ -2,7 +2,7 @@
 //! the driver.
 
 use super::registry::loaded_from_plan;
-use super::store::check_cursor;
+use super::store::{DecisionOutcome, check_cursor};
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, StorageError};
 use std::rc::Rc;
@@ -13,8 +13,7 @@ use threadkeep_core::json::{
 };
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::{
-    CommitPlan, LoadedThread, StoreWrite, WaitStanding, WriteCondition, is_to_be_revived,
-    wait_standing,
+    LoadedThread, StoreWrite, WaitStanding, WriteCondition, is_to_be_revived, wait_standing,
 };
 use threadkeep_core::runner::{
     self, CommitDecision, DecisionInputs, HolderProof, InboxMessage, KeptPartial, MAIL_MAX,
@@ -298,7 +297,7 @@ impl<P: HostPorts> ThreadService<P> {
             // It cannot be ended itself; what it spawned is told in its place.
             self.tell_below(vec![id::key(thread)], intent)?;
         }
-        Ok(done?.map_or_else(|loaded| loaded, loaded_from_plan))
+        done.map(DecisionOutcome::into_loaded)
     }
 
     /// Lists threads that need a driver: the longest due first, or those of the tree under one.
@@ -450,17 +449,13 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Returns the pending step of the committed plan, or of the thread as loaded if nothing was
     /// committed.
-    fn hand_out_step(
-        &self,
-        done: Result<CommitPlan, LoadedThread>,
-        have: u64,
-    ) -> Result<StepHandle, Error> {
+    fn hand_out_step(&self, done: DecisionOutcome, have: u64) -> Result<StepHandle, Error> {
         let (loaded, entry) = match done {
-            Ok(mut plan) => {
+            DecisionOutcome::Committed(mut plan) => {
                 let entry = plan.entry.take();
-                (loaded_from_plan(plan), entry)
+                (loaded_from_plan(*plan), entry)
             }
-            Err(loaded) => (loaded, None),
+            DecisionOutcome::Unchanged(loaded) => (*loaded, None),
         };
         let pin = self.pin_if_any(&loaded)?;
         let read;
