@@ -27,6 +27,9 @@ pub struct Tenant {
     _call_marker: Option<Arc<()>>,
 }
 
+/// Most threads of one page of `registry.list` and `runner.ready`: the component's bound.
+pub const PAGE_THREADS_MAX: u32 = 100;
+
 /// Most repetitions of a repeatable call before its error counts.
 const REPEATS_MAX: u32 = 8;
 /// Pause before a call is repeated; it doubles, with jitter.
@@ -252,7 +255,9 @@ impl Tenant {
         let mut kept = HashSet::new();
         let (mut cursor, mut before) = (None, 0);
         loop {
-            let page = self.ready(100, cursor, under.map(str::to_owned)).await?;
+            let page = self
+                .ready(PAGE_THREADS_MAX, cursor, under.map(str::to_owned))
+                .await?;
             for due in page.threads.iter().filter(|due| due.sweep) {
                 if kept.contains(&due.thread) {
                     continue;
