@@ -1,7 +1,7 @@
 //! Time, as a value that an embedder chooses: the system's clock, or one that stands still until it
 //! is moved.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Seconds since the Unix epoch, negative before it, and nanoseconds within the second.
@@ -90,28 +90,19 @@ impl ManualClock {
 
     /// Sets the clock, forwards or back.
     pub fn set(&self, now: ClockTime) {
-        *self
-            .now
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = now;
+        *self.now.lock() = now;
     }
 
     /// Moves the clock forwards.
     pub fn advance(&self, by: Duration) {
-        let mut now = self
-            .now
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut now = self.now.lock();
         *now = now.saturating_add(by);
     }
 }
 
 impl HostClock for ManualClock {
     fn now(&self) -> ClockTime {
-        *self
-            .now
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self.now.lock()
     }
 }
 

@@ -5,7 +5,8 @@ use crate::driver::ModelProviders;
 use crate::models::{
     CompletionRequest, ModelCompletion, ModelFailure, ReplyBlock, ReplyDelta, user_message,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The prompt. The answer does not matter.
@@ -65,7 +66,7 @@ pub async fn probe_model(
         let first = Mutex::new(None);
         let on_delta = |delta: ReplyDelta| {
             if !matches!(delta, ReplyDelta::Received(_)) {
-                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut first = first.lock();
                 first.get_or_insert_with(|| begun.elapsed());
             }
         };
@@ -74,7 +75,7 @@ pub async fn probe_model(
             .await
         {
             Ok(completion) => {
-                let first = *first.lock().unwrap_or_else(PoisonError::into_inner);
+                let first = *first.lock();
                 return Ok(ProbeReport {
                     time_to_first: first,
                     total_time: begun.elapsed(),

@@ -24,8 +24,9 @@ use crate::storage::{StorageBackend, StorageError};
 use crate::tenant::Tenant;
 use crate::tools::{JoinedTools, ToolSet, files::FilesTools};
 use cap_std::fs::Dir;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The file of the SQLite store, in `.ai/threads`.
@@ -351,7 +352,7 @@ impl ModelProviders for ProjectModels {
         if let Some(script) = &self.script {
             return Ok((Arc::clone(script), model.to_owned()));
         }
-        let mut kept = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.cache.lock();
         if let Some((provider, name)) = kept.models.get(model) {
             return Ok((Arc::clone(provider), name.clone()));
         }

@@ -4,13 +4,13 @@
 //! Nothing that matters lives in an instance: a clean one is kept warm, and dropped after a trap or
 //! limit, after a maximal number of calls, or when idle.
 
-mod ledger;
+mod exports;
 
 use crate::bindings::Threads;
 use crate::component::TenantContext;
 use crate::engine::{Engine, InstanceState, TenantInstances, TenantLane};
 use crate::error::CallError;
-use crate::wit::{self, history, maintenance, registry, runner, transcript};
+use crate::wit;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +26,9 @@ pub struct Tenant {
     /// Kept by every call under way, even if its caller is gone.
     _call_marker: Option<Arc<()>>,
 }
+
+/// Most threads of one page of `registry.list` and `runner.ready`: the component's bound.
+pub const PAGE_THREADS_MAX: u32 = 100;
 
 /// Most repetitions of a repeatable call before its error counts.
 const REPEATS_MAX: u32 = 8;
@@ -207,202 +210,8 @@ pub(crate) fn jitter(most: Duration) -> Duration {
     }
 }
 
-/// The exports of the component. Contracts, limits and errors are those of `wit/`.
+/// Exports that are called page after page.
 impl Tenant {
-    /// `registry.create`. Not repeated after an unknown outcome, because it might make two threads;
-    /// such an end is [`CallError::OutcomeUnknown`].
-    pub async fn create(&self, draft: registry::Draft) -> Result<wit::Thread, CallError> {
-        self.call_once(move |c, s| c.threadkeep_threads_registry().call_create(s, &draft))
-            .await
-            .map_err(CallError::for_non_idempotent)
-    }
-
-    /// `registry.get`.
-    pub async fn get(&self, id: &str) -> Result<wit::Thread, CallError> {
-        let id = id.to_owned();
-        self.call_with_retries(move |c, s| c.threadkeep_threads_registry().call_get(s, &id))
-            .await
-    }
-
-    /// `registry.list`.
-    pub async fn list(
-        &self,
-        filter: registry::Filter,
-        limit: u32,
-        cursor: Option<String>,
-    ) -> Result<registry::Page, CallError> {
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_registry()
-                .call_list(s, &filter, limit, cursor.as_deref())
-        })
-        .await
-    }
-
-    /// `registry.set-title`.
-    pub async fn set_title(
-        &self,
-        id: &str,
-        title: Option<String>,
-    ) -> Result<wit::Thread, CallError> {
-        let id = id.to_owned();
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_registry()
-                .call_set_title(s, &id, title.as_deref())
-        })
-        .await
-    }
-
-    /// `history.load`.
-    pub async fn load(
-        &self,
-        id: &str,
-        version: Option<u64>,
-    ) -> Result<history::Snapshot, CallError> {
-        let id = id.to_owned();
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_history().call_load(s, &id, version)
-        })
-        .await
-    }
-
-    /// `history.entries`.
-    pub async fn entries(
-        &self,
-        id: &str,
-        after: u64,
-        limit: u32,
-    ) -> Result<history::Page, CallError> {
-        let id = id.to_owned();
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_history()
-                .call_entries(s, &id, after, limit)
-        })
-        .await
-    }
-
-    /// `transcript.events`.
-    pub async fn events(
-        &self,
-        id: &str,
-        after: u64,
-        limit: u32,
-    ) -> Result<transcript::EventPage, CallError> {
-        let id = id.to_owned();
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_transcript()
-                .call_events(s, &id, after, limit)
-        })
-        .await
-    }
-
-    /// `transcript.messages`.
-    pub async fn messages(
-        &self,
-        id: &str,
-        after: u64,
-        until: u64,
-    ) -> Result<transcript::MessagePage, CallError> {
-        let id = id.to_owned();
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_transcript()
-                .call_messages(s, &id, after, until)
-        })
-        .await
-    }
-
-    /// `transcript.render`.
-    pub async fn render(
-        &self,
-        id: &str,
-        what: &str,
-        after: u64,
-    ) -> Result<transcript::Piece, CallError> {
-        let (id, what) = (id.to_owned(), what.to_owned());
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_transcript()
-                .call_render(s, &id, &what, after)
-        })
-        .await
-    }
-
-    /// `runner.start`.
-    pub async fn start(
-        &self,
-        thread: &str,
-        input: Option<String>,
-        holder: &str,
-        key: &str,
-    ) -> Result<runner::Handle, CallError> {
-        let (thread, holder, key) = (thread.to_owned(), holder.to_owned(), key.to_owned());
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_runner()
-                .call_start(s, &thread, input.as_deref(), &holder, &key)
-        })
-        .await
-    }
-
-    /// `runner.claim`.
-    pub async fn claim(
-        &self,
-        thread: &str,
-        holder: &str,
-        proof: runner::Proof,
-    ) -> Result<runner::Handle, CallError> {
-        let (thread, holder) = (thread.to_owned(), holder.to_owned());
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_runner()
-                .call_claim(s, &thread, &holder, proof)
-        })
-        .await
-    }
-
-    /// `runner.submit`.
-    pub async fn submit(
-        &self,
-        thread: &str,
-        token: u64,
-        version: u64,
-        outcome: runner::Outcome,
-        have: u64,
-    ) -> Result<runner::Step, CallError> {
-        let thread = thread.to_owned();
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_runner()
-                .call_submit(s, &thread, token, version, &outcome, have)
-        })
-        .await
-    }
-
-    /// `runner.progress`.
-    pub async fn progress(
-        &self,
-        thread: &str,
-        token: u64,
-        partial: String,
-    ) -> Result<runner::News, CallError> {
-        let thread = thread.to_owned();
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_runner()
-                .call_progress(s, &thread, token, &partial)
-        })
-        .await
-    }
-
-    /// `runner.signal`.
-    pub async fn signal(
-        &self,
-        thread: &str,
-        id: &str,
-        what: runner::SignalKind,
-    ) -> Result<u64, CallError> {
-        let (thread, id) = (thread.to_owned(), id.to_owned());
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_runner()
-                .call_signal(s, &thread, &id, &what)
-        })
-        .await
-    }
-
     /// `runner.sweep`, page after page; returns the children that could not be notified.
     pub async fn sweep(&self, thread: &str) -> Result<Vec<wit::Unreadable>, CallError> {
         let (mut cursor, mut unreadable) = (None, Vec::new());
@@ -446,7 +255,9 @@ impl Tenant {
         let mut kept = HashSet::new();
         let (mut cursor, mut before) = (None, 0);
         loop {
-            let page = self.ready(100, cursor, under.map(str::to_owned)).await?;
+            let page = self
+                .ready(PAGE_THREADS_MAX, cursor, under.map(str::to_owned))
+                .await?;
             for due in page.threads.iter().filter(|due| due.sweep) {
                 if kept.contains(&due.thread) {
                     continue;
@@ -467,33 +278,6 @@ impl Tenant {
                 before = swept.swept_count;
             }
         }
-    }
-
-    /// `runner.ready`.
-    pub async fn ready(
-        &self,
-        limit: u32,
-        cursor: Option<String>,
-        under: Option<String>,
-    ) -> Result<runner::DuePage, CallError> {
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_runner()
-                .call_ready(s, limit, cursor.as_deref(), under.as_deref())
-        })
-        .await
-    }
-
-    /// `maintenance.recover`.
-    pub async fn recover(
-        &self,
-        dead: Vec<String>,
-        cursor: Option<String>,
-    ) -> Result<maintenance::Recovery, CallError> {
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_maintenance()
-                .call_recover(s, &dead, cursor.as_deref())
-        })
-        .await
     }
 
     /// Closes the runs of all these holders.
@@ -523,70 +307,5 @@ impl Tenant {
             }
         }
         Ok(recovered)
-    }
-
-    /// `maintenance.stats`.
-    pub async fn stats(
-        &self,
-        cursor: Option<String>,
-    ) -> Result<maintenance::Statistics, CallError> {
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_maintenance()
-                .call_stats(s, cursor.as_deref())
-        })
-        .await
-    }
-
-    /// `history.open`: takes the lease of a thread for an external loop.
-    pub async fn open_thread(
-        &self,
-        thread: &str,
-        holder: &str,
-        deadline: wit::Instant,
-    ) -> Result<history::Opened, CallError> {
-        let (thread, holder) = (thread.to_owned(), holder.to_owned());
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_history()
-                .call_open(s, &thread, &holder, deadline)
-        })
-        .await
-    }
-
-    /// `history.append`: adds events to a history, each one JSON object, with the token of a lease
-    /// or, for a thread without a lease, without one.
-    pub async fn append(
-        &self,
-        thread: &str,
-        token: Option<u64>,
-        expected: u64,
-        events: Vec<String>,
-    ) -> Result<history::Written, CallError> {
-        let (thread, change) = (thread.to_owned(), history::ChangeSet { events });
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_history()
-                .call_append(s, &thread, token, expected, &change)
-        })
-        .await
-    }
-
-    /// `history.close`: ends a lease.
-    pub async fn close_thread(
-        &self,
-        thread: &str,
-        token: u64,
-        outcome: &str,
-        result: Option<String>,
-    ) -> Result<history::Written, CallError> {
-        let (thread, outcome) = (thread.to_owned(), outcome.to_owned());
-        self.call_with_retries(move |c, s| {
-            c.threadkeep_threads_history().call_close(
-                s,
-                &thread,
-                token,
-                &outcome,
-                result.as_deref(),
-            )
-        })
-        .await
     }
 }

@@ -136,23 +136,6 @@ impl Error {
                 .map(str::to_owned),
         }
     }
-
-    /// Returns true if the caller may repeat the same call unchanged.
-    pub fn can_retry_unchanged(&self) -> bool {
-        match self {
-            Self::Busy { .. } => true,
-            Self::Invalid { .. }
-            | Self::NotFound { .. }
-            | Self::Exists(_)
-            | Self::Continued { .. }
-            | Self::Refused { .. }
-            | Self::Fenced { .. }
-            | Self::Conflict { .. }
-            | Self::Exceeded(_)
-            | Self::NewerFormat { .. }
-            | Self::Corrupt(_) => false,
-        }
-    }
 }
 
 /// Bounds a part of a message, and replaces each character that a terminal would obey instead of

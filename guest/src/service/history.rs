@@ -1,6 +1,6 @@
 //! Histories: read in pages as they are stored, and written by hosts that run their own loop.
 
-use super::registry::loaded_from_plan;
+use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
@@ -97,7 +97,7 @@ impl<P: HostPorts> ThreadService<P> {
             let moment = self.with_current_ceilings(moment)?;
             Ok(runner::open(loaded, holder, deadline, mail, moment)?)
         })?;
-        Ok(done.map_or_else(|loaded| loaded, loaded_from_plan))
+        Ok(done.into_loaded())
     }
 
     /// Adds events to a history, with the token of its holder, or without one if the thread has no
@@ -133,8 +133,8 @@ impl<P: HostPorts> ThreadService<P> {
             )?)
         })?;
         let (head, entry) = match done {
-            Ok(plan) => (plan.head, plan.entry),
-            Err(loaded) => {
+            DecisionOutcome::Committed(plan) => (plan.head, plan.entry),
+            DecisionOutcome::Unchanged(loaded) => {
                 let entry = self.entry_after(&loaded, expected)?;
                 (loaded.head.value, entry)
             }
@@ -177,8 +177,8 @@ impl<P: HostPorts> ThreadService<P> {
             )?)
         })?;
         let (head, entry) = match done {
-            Ok(plan) => (plan.head, plan.entry),
-            Err(loaded) => {
+            DecisionOutcome::Committed(plan) => (plan.head, plan.entry),
+            DecisionOutcome::Unchanged(loaded) => {
                 let entry = self.newest_own_entry(&loaded)?;
                 (loaded.head.value, entry)
             }

@@ -1,7 +1,7 @@
 //! Money: accounts, trees of them, and the holds that hosts with a loop of their own make and
 //! settle.
 
-use super::store::parse_record;
+use super::store::{DecisionOutcome, parse_record};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use std::cell::Cell;
@@ -106,7 +106,11 @@ impl<P: HostPorts> ThreadService<P> {
             let moment = self.with_current_ceilings(moment)?;
             Ok(runner::hold(loaded, seen.as_ref(), &request, moment)?)
         })?;
-        let admitted = done.ok().and_then(|plan| plan.entry).and_then(|entry| {
+        let entry = match done {
+            DecisionOutcome::Committed(plan) => plan.entry,
+            DecisionOutcome::Unchanged(_) => None,
+        };
+        let admitted = entry.and_then(|entry| {
             let admitted = entry.admitted?;
             Some(HoldAdmission {
                 version: entry.version,
@@ -155,8 +159,8 @@ impl<P: HostPorts> ThreadService<P> {
             Ok(decided)
         })?;
         Ok(match done {
-            Ok(plan) => plan.head.version,
-            Err(loaded) => loaded.head.value.version,
+            DecisionOutcome::Committed(plan) => plan.head.version,
+            DecisionOutcome::Unchanged(loaded) => loaded.head.value.version,
         })
     }
 

@@ -1,7 +1,8 @@
 //! Recovery of runs whose holder died, and counts.
 
+use super::registry::PAGE_THREADS_MAX;
 use super::runner::is_dead;
-use super::store::check_cursor;
+use super::store::{DecisionOutcome, check_cursor};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use std::collections::BTreeMap;
@@ -11,8 +12,6 @@ use threadkeep_core::runner::{self, CommitDecision};
 use threadkeep_core::thread::ThreadStatus;
 use threadkeep_core::{id, key};
 
-/// Threads that one call visits.
-const PAGE_THREADS: u32 = 100;
 /// Most holders named as dead in one call.
 pub const DEAD_MAX: usize = 1_000;
 
@@ -43,7 +42,7 @@ impl<P: HostPorts> ThreadService<P> {
         let (start, end) = key::prefix_range(&["status", ThreadStatus::Running.as_str()]);
         check_cursor(cursor.as_deref(), &start, &end)?;
         let start = cursor.unwrap_or(start);
-        let page = self.scan_names(key::INDEX, (&start, &end), PAGE_THREADS, false)?;
+        let page = self.scan_names(key::INDEX, (&start, &end), PAGE_THREADS_MAX, false)?;
         let many = self.load_many(&page.keys())?;
         let mut recovery = RecoveryPage {
             unreadable: [many.unreadable, page.damaged].concat(),
@@ -87,7 +86,7 @@ impl<P: HostPorts> ThreadService<P> {
                 moment,
             )?)
         })?;
-        Ok(done.is_ok())
+        Ok(matches!(done, DecisionOutcome::Committed(_)))
     }
 
     /// Counts threads by status, a page of all threads at a time.

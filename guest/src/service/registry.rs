@@ -102,6 +102,6 @@ impl<P: HostPorts> ThreadService<P> {
             };
             Ok(CommitDecision::Commit(Box::new(plan)))
         })?;
-        Ok(done.map_or_else(|loaded| loaded, loaded_from_plan))
+        Ok(done.into_loaded())
     }
 }

@@ -2,7 +2,7 @@
 //! the driver.
 
 use super::registry::loaded_from_plan;
-use super::store::check_cursor;
+use super::store::{DecisionOutcome, check_cursor};
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, StorageError};
 use std::rc::Rc;
@@ -13,8 +13,7 @@ use threadkeep_core::json::{
 };
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::{
-    CommitPlan, LoadedThread, StoreWrite, WaitStanding, WriteCondition, is_to_be_revived,
-    wait_standing,
+    LoadedThread, StoreWrite, WaitStanding, WriteCondition, is_to_be_revived, wait_standing,
 };
 use threadkeep_core::runner::{
     self, CommitDecision, DecisionInputs, HolderProof, KeptPartial, PARTIAL_BYTES_MAX, Signal,
@@ -301,7 +300,7 @@ impl<P: HostPorts> ThreadService<P> {
             // It cannot be ended itself; what it spawned is told in its place.
             self.tell_below(vec![id::key(thread)], intent)?;
         }
-        Ok(done?.map_or_else(|loaded| loaded, loaded_from_plan))
+        done.map(DecisionOutcome::into_loaded)
     }
 
     /// Lists threads that need a driver: the longest due first, or those of the tree under one. A
@@ -454,18 +453,14 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Returns the pending step of the committed plan, or of the thread as loaded if nothing was
     /// committed.
-    fn hand_out_step(
-        &self,
-        done: Result<CommitPlan, LoadedThread>,
-        have: u64,
-    ) -> Result<StepHandle, Error> {
+    fn hand_out_step(&self, done: DecisionOutcome, have: u64) -> Result<StepHandle, Error> {
         let (loaded, entry, concerns_others) = match done {
-            Ok(mut plan) => {
+            DecisionOutcome::Committed(mut plan) => {
                 let (entry, others) = (plan.entry.take(), plan.concerns_other_threads());
-                (loaded_from_plan(plan), entry, others)
+                (loaded_from_plan(*plan), entry, others)
             }
-            // Whether the commit before concerned others is not known any more.
-            Err(loaded) => (loaded, None, true),
+            // It is not known any more if the commit before concerned other threads.
+            DecisionOutcome::Unchanged(loaded) => (*loaded, None, true),
         };
         let pin = self.pin_if_any(&loaded)?;
         let read;

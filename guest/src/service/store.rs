@@ -1,5 +1,6 @@
 //! Loads records by id and entries by version, and commits plans.
 
+use super::registry::loaded_from_plan;
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, StorageError, StoredItem};
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
@@ -36,6 +37,25 @@ pub struct LoadedPage {
     pub threads: Vec<LoadedThread>,
     /// Threads that could not: key and problem.
     pub unreadable: Vec<(String, String)>,
+}
+
+/// What became of a decision on a thread.
+#[derive(Debug)]
+pub enum DecisionOutcome {
+    /// The plan was committed.
+    Committed(Box<CommitPlan>),
+    /// There was nothing to do: the thread as it was loaded.
+    Unchanged(Box<LoadedThread>),
+}
+
+impl DecisionOutcome {
+    /// Returns the thread as it is now.
+    pub fn into_loaded(self) -> LoadedThread {
+        match self {
+            Self::Committed(plan) => loaded_from_plan(*plan),
+            Self::Unchanged(loaded) => *loaded,
+        }
+    }
 }
 
 /// A page of entries whose names hold all their data: those of an index, and due entries.
@@ -402,13 +422,12 @@ impl<P: HostPorts> ThreadService<P> {
         }
     }
 
-    /// Decides and commits, and decides again after a conflict. Returns the committed plan, or the
-    /// loaded records if there was nothing to do.
+    /// Decides and commits, and decides again after a conflict.
     pub fn decide(
         &self,
         thread: &str,
         decide: &dyn Fn(&LoadedThread, DecisionContext<'_>) -> Result<CommitDecision, Error>,
-    ) -> Result<Result<CommitPlan, LoadedThread>, Error> {
+    ) -> Result<DecisionOutcome, Error> {
         self.decide_in(thread, false, decide)
     }
 
@@ -421,7 +440,7 @@ impl<P: HostPorts> ThreadService<P> {
         &self,
         thread: &str,
         decide: &dyn Fn(&LoadedThread, DecisionContext<'_>) -> Result<CommitDecision, Error>,
-    ) -> Result<Result<CommitPlan, LoadedThread>, Error> {
+    ) -> Result<DecisionOutcome, Error> {
         self.decide_in(thread, true, decide)
     }
 
@@ -430,7 +449,7 @@ impl<P: HostPorts> ThreadService<P> {
         thread: &str,
         closes: bool,
         decide: &dyn Fn(&LoadedThread, DecisionContext<'_>) -> Result<CommitDecision, Error>,
-    ) -> Result<Result<CommitPlan, LoadedThread>, Error> {
+    ) -> Result<DecisionOutcome, Error> {
         let mut full: Option<String> = None;
         for _ in 0..DECISION_TRIES_MAX {
             let loaded = self.load(thread)?;
@@ -444,12 +463,19 @@ impl<P: HostPorts> ThreadService<P> {
                 unknown_bill: UnknownBill::Estimate,
             };
             let (plan, error) = match decide(&loaded, moment)? {
-                CommitDecision::Repeat => return Ok(Err(loaded)),
+                CommitDecision::Repeat => {
+                    return Ok(DecisionOutcome::Unchanged(Box::new(loaded)));
+                }
                 CommitDecision::Commit(plan) => (plan, None),
                 CommitDecision::CommitThenFail(plan, error) => (plan, Some(error)),
             };
             match self.commit(&plan) {
-                Ok(true) => return error.map_or(Ok(Ok(*plan)), |error| Err(error.into())),
+                Ok(true) => {
+                    return match error {
+                        None => Ok(DecisionOutcome::Committed(plan)),
+                        Some(error) => Err(error.into()),
+                    };
+                }
                 Ok(false) => {}
                 Err(Error::Storage(StorageError::QuotaExceeded(_, message)))
                     if closes && !plan.closing && full.is_none() =>

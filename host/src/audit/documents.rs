@@ -9,15 +9,12 @@ use crate::authority::AuthorityError;
 use crate::documents::{DocumentError, DocumentState, ThreadDocuments};
 use crate::error::CallError;
 use crate::project::OpenProject;
-use crate::tenant::Tenant;
+use crate::tenant::{PAGE_THREADS_MAX, Tenant};
 use crate::wit::{self, registry::Filter};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Threads of one page, which is the registry's maximum.
-const PAGE_THREADS: u32 = 100;
 
 impl Tenant {
     /// Audits everything in its store, as [`super::audit`] does, on a blocking thread.
@@ -77,7 +74,9 @@ impl OpenProject {
         let mut named = Named::of(&report);
         let mut cursor = None;
         loop {
-            let page = self.tenant().list(Filter::default(), PAGE_THREADS, cursor);
+            let page = self
+                .tenant()
+                .list(Filter::default(), PAGE_THREADS_MAX, cursor);
             let page = match page.await {
                 Ok(page) => page,
                 Err(CallError::Refused(wit::Error::Corrupt(why))) => {

@@ -4,12 +4,12 @@
 use super::CeilingRefusal;
 use crate::authority::{self, AuthorityError};
 use cap_std::fs::{Dir, File, OpenOptions};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fs::TryLockError;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Largest size of a book's file, which holds a few numbers.
@@ -120,14 +120,14 @@ impl InMemoryBook {
 
 impl UsageBook for InMemoryBook {
     fn read_totals(&self) -> Result<UsageTotals, CeilingRefusal> {
-        Ok(*self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(*self.0.lock())
     }
 
     fn change(
         &self,
         change: &mut dyn FnMut(&mut UsageTotals) -> Result<(), CeilingRefusal>,
     ) -> Result<(), CeilingRefusal> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let mut used = *kept;
         change(&mut used)?;
         *kept = used;

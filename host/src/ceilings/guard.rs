@@ -8,8 +8,9 @@ use crate::authority::EnvironmentSnapshot;
 use crate::clock::HostClock;
 use crate::library::models::ModelTable;
 use crate::policy::Policy;
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use threadkeep_units::price::TokenPrices;
 use tokio::runtime::Handle;
@@ -182,7 +183,7 @@ impl CeilingGuard {
             return Ok(Duration::ZERO);
         };
         let longest = SLOT_WAIT_MAX.min(has / 2);
-        let mut bucket = rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = rate.lock();
         bucket
             .reserve_slot(self.clock.now(), longest)
             .map_err(|retry_after| CeilingRefusal {
@@ -194,7 +195,7 @@ impl CeilingGuard {
     /// Gives back a reserved slot that was not used.
     pub(super) fn return_slot(&self) {
         if let Some(rate) = &self.rate {
-            let mut bucket = rate.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bucket = rate.lock();
             bucket.return_slot();
         }
     }

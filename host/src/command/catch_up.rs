@@ -9,11 +9,9 @@ use super::session::{CommandProject, warn_stale};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use threadkeep::authority;
 use threadkeep::documents::DocumentError;
+use threadkeep::tenant::PAGE_THREADS_MAX;
 use threadkeep::wit::{self, registry::Filter};
 use threadkeep_cli::screen::OutputScreen;
-
-/// Threads of one page.
-const PAGE_THREADS: u32 = 100;
 
 /// Most threads that are refreshed in one pass: more than a process leaves behind, and done in a
 /// few seconds.
@@ -55,7 +53,7 @@ async fn refresh_since(
     loop {
         let page = opened
             .tenant()
-            .list(Filter::default(), PAGE_THREADS, cursor)
+            .list(Filter::default(), PAGE_THREADS_MAX, cursor)
             .await;
         let Ok(page) = page else { return false };
         for thread in page.threads {

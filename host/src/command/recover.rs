@@ -4,16 +4,13 @@ use super::session::{CommandProject, CommandSession};
 use super::{fault, run, view};
 use std::collections::BTreeMap;
 use threadkeep::error::{CallError, ErrorDescription, describe};
-use threadkeep::tenant::Tenant;
+use threadkeep::tenant::{PAGE_THREADS_MAX, Tenant};
 use threadkeep::wit;
 use threadkeep::wit::registry::Filter;
 use threadkeep_cli::answer::RecoverAnswer;
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
-
-/// Threads of one page of a list.
-const PAGE_THREADS: u32 = 100;
 
 /// Most held threads that are named: the newest.
 const HELD_NAMED_MAX: u32 = 10;
@@ -96,7 +93,9 @@ async fn find_abandoned_tops(
         };
         let mut cursor = None;
         loop {
-            let page = tenant.list(filter.clone(), PAGE_THREADS, cursor).await?;
+            let page = tenant
+                .list(filter.clone(), PAGE_THREADS_MAX, cursor)
+                .await?;
             let children = page.threads.into_iter().filter(|one| one.parent.is_some());
             lowest.extend(children.map(|child| child.id));
             left.unreadable.extend(page.unreadable);

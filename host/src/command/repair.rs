@@ -4,14 +4,12 @@ use super::fault;
 use super::session::{CommandProject, CommandSession};
 use threadkeep::documents::{DocumentError, ThreadDocuments};
 use threadkeep::error::CallError;
+use threadkeep::tenant::PAGE_THREADS_MAX;
 use threadkeep::wit::{self, registry::Filter};
 use threadkeep_cli::answer::{RepairAnswer, thread_or_unnamed};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
-
-/// Threads of one page.
-const PAGE_THREADS: u32 = 100;
 
 /// Most failures that the answer names.
 const FAILED_MAX: usize = 100;
@@ -73,7 +71,7 @@ async fn repair_all(
     loop {
         let page = opened
             .tenant()
-            .list(Filter::default(), PAGE_THREADS, cursor)
+            .list(Filter::default(), PAGE_THREADS_MAX, cursor)
             .await;
         let page = page.map_err(|error| fault::from_call(&error))?;
         for thread in page.threads {

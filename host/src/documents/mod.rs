@@ -20,7 +20,7 @@ pub use writer::{DocumentWriter, FlushReport};
 
 use crate::authority::AuthorityError;
 use crate::error::CallError;
-use crate::tenant::Tenant;
+use crate::tenant::{PAGE_THREADS_MAX, Tenant};
 use crate::wit::{self, Instant, registry, transcript::Piece};
 use cap_std::fs::Dir;
 use files::{DocumentDirectory, FileReplacement, MissingDirectory};
@@ -39,9 +39,6 @@ const CONCURRENT_MAX: usize = 8;
 
 /// Largest `thread.json` that is compared: a result has less than 1 MiB as it is stored.
 const THREAD_BYTES_MAX: u64 = 8 << 20;
-
-/// Threads of one page of [`ThreadDocuments::repair_all`], which is the registry's maximum.
-const PAGE_THREADS: u32 = 100;
 
 /// Most failures that a report names; the others are counted.
 pub const FAILURES_MAX: usize = 100;
@@ -218,7 +215,11 @@ impl ThreadDocuments {
         loop {
             let tenant = &self.inner.tenant;
             let page = tenant
-                .list(registry::Filter::default(), PAGE_THREADS, cursor.clone())
+                .list(
+                    registry::Filter::default(),
+                    PAGE_THREADS_MAX,
+                    cursor.clone(),
+                )
                 .await?;
             for thread in page.threads {
                 match self.repair(&thread.id).await {

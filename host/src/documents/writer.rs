@@ -8,8 +8,9 @@
 
 use super::{DocumentError, FAILURES_MAX, ThreadDocuments};
 use crate::driver::CommitObserver;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
@@ -64,27 +65,30 @@ impl DocumentWriter {
     /// have failed. Each failure is returned once.
     pub async fn flush(&self) -> FlushReport {
         let mut steps = self.shared.steps.subscribe();
-        let until = self.shared.lock().notification_count;
-        while !self.shared.lock().is_done(until) {
+        let until = self.shared.state.lock().notification_count;
+        while !self.shared.state.lock().is_done(until) {
             // The sender lives as long as `self`.
             if steps.changed().await.is_err() {
                 break;
             }
         }
-        self.shared.lock().take_failures()
+        self.shared.state.lock().take_failures()
     }
 }
 
 impl CommitObserver for DocumentWriter {
     fn on_commit(&self, thread: &str) {
-        self.shared.lock().enqueue(&thread.to_ascii_lowercase());
+        self.shared
+            .state
+            .lock()
+            .enqueue(&thread.to_ascii_lowercase());
         self.shared.wake.notify_one();
     }
 }
 
 impl Drop for DocumentWriter {
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
+        self.shared.state.lock().closed = true;
         self.shared.wake.notify_one();
     }
 }
@@ -96,12 +100,6 @@ struct SharedQueue {
     wake: Notify,
     /// Changes after each refresh and at the end.
     steps: watch::Sender<()>,
-}
-
-impl SharedQueue {
-    fn lock(&self) -> MutexGuard<'_, RefreshQueue> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[derive(Default)]
@@ -199,7 +197,7 @@ struct WorkerGuard(Arc<SharedQueue>);
 
 impl Drop for WorkerGuard {
     fn drop(&mut self) {
-        self.0.lock().end_all();
+        self.0.state.lock().end_all();
         self.0.steps.send_replace(());
     }
 }
@@ -213,11 +211,11 @@ where
     let (mut running, mut names) = (JoinSet::new(), HashMap::new());
     loop {
         // The guard must not live across an await.
-        while let Some(thread) = { shared.lock().start_next() } {
+        while let Some(thread) = { shared.state.lock().start_next() } {
             let handle = running.spawn(refresh(thread.clone()));
             names.insert(handle.id(), thread);
         }
-        if running.is_empty() && shared.lock().closed {
+        if running.is_empty() && shared.state.lock().closed {
             return;
         }
         tokio::select! {
@@ -240,7 +238,7 @@ fn finish_refresh(
         if let Err(error) = &result {
             tracing::warn!(thread, %error, "documents were not written");
         }
-        shared.lock().finish(&thread, result);
+        shared.state.lock().finish(&thread, result);
     }
     shared.steps.send_replace(());
 }
@@ -257,7 +255,7 @@ mod tests {
 
     impl RefreshLog {
         fn done_threads(&self) -> Vec<String> {
-            self.done.lock().unwrap().clone()
+            self.done.lock().clone()
         }
     }
 
@@ -276,7 +274,7 @@ mod tests {
                     log.gate.acquire().await.unwrap().forget();
                 }
                 assert!(!thread.starts_with("panic"), "on purpose");
-                log.done.lock().unwrap().push(thread.clone());
+                log.done.lock().push(thread.clone());
                 match thread.starts_with("bad") {
                     true => Err(DocumentError::Busy(thread)),
                     false => Ok(()),
@@ -290,7 +288,7 @@ mod tests {
     async fn many_commits_become_one_refresh() {
         let (writer, log) = test_writer();
         writer.on_commit("slow");
-        while writer.shared.lock().under_way.is_empty() {
+        while writer.shared.state.lock().under_way.is_empty() {
             tokio::task::yield_now().await;
         }
         for _ in 0..100 {
@@ -373,11 +371,11 @@ mod tests {
         let shared = Arc::clone(&writer.shared);
         drop(writer);
         let mut steps = shared.steps.subscribe();
-        while !shared.lock().ended {
+        while !shared.state.lock().ended {
             steps.changed().await.unwrap();
         }
         assert_eq!(log.done_threads().len(), 20);
-        assert!(shared.lock().failed.is_empty());
+        assert!(shared.state.lock().failed.is_empty());
     }
 
     #[test]

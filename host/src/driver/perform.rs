@@ -12,8 +12,8 @@ use crate::models::{
 };
 use crate::wit::{self, llm, runner};
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Interval at which a step under way asks the component whether to go on.
@@ -444,7 +444,7 @@ async fn await_settlement<T>(
 fn delta_event(delta: ReplyDelta, partial: &Mutex<String>) -> Option<RunEvent> {
     Some(match delta {
         ReplyDelta::Text(text) => {
-            let mut kept = partial.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = partial.lock();
             if kept.len() < PARTIAL_BYTES_MAX {
                 kept.push_str(&text);
             }
@@ -454,7 +454,7 @@ fn delta_event(delta: ReplyDelta, partial: &Mutex<String>) -> Option<RunEvent> {
         ReplyDelta::Thinking(text) => RunEvent::Thinking(text),
         ReplyDelta::ToolUse(name) => RunEvent::ToolNamed(name),
         ReplyDelta::Restarted => {
-            let mut kept = partial.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = partial.lock();
             kept.clear();
             drop(kept);
             RunEvent::Restarted
@@ -464,7 +464,7 @@ fn delta_event(delta: ReplyDelta, partial: &Mutex<String>) -> Option<RunEvent> {
 }
 
 fn partial_text(partial: &Mutex<String>) -> String {
-    let kept = partial.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = partial.lock();
     let mut end = kept.len().min(PARTIAL_BYTES_MAX);
     while !kept.is_char_boundary(end) {
         end -= 1;

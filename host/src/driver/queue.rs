@@ -8,10 +8,11 @@
 use super::{StopLevel, StopReceiver};
 use crate::authority::{HolderLock, HolderState};
 use crate::wit;
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -98,7 +99,7 @@ impl DriverShared {
     /// Joins the queue of a thread; `None` if the queue is full.
     pub(super) fn join_queue(self: &Arc<Self>, thread: &str) -> Option<QueuePlace> {
         let thread = thread.to_ascii_lowercase();
-        let mut lines = lock(&self.queues);
+        let mut lines = self.queues.lock();
         let line = lines.entry(thread.clone()).or_insert_with(|| ThreadQueue {
             head: Arc::new(Semaphore::new(1)),
             members: 0,
@@ -119,13 +120,13 @@ impl DriverShared {
 
     /// Holders of lost runs, each with true if no call of the run is under way any more.
     pub(crate) fn lost_runs(&self) -> Vec<(String, bool)> {
-        let lost = lock(&self.lost);
+        let lost = self.lost.lock();
         let seen = |lost: &LostRun| (lost.holder.clone(), lost.calls.strong_count() == 0);
         lost.iter().map(seen).collect()
     }
 
     pub(super) fn is_lost(&self, holder: &str) -> bool {
-        lock(&self.lost).iter().any(|lost| lost.holder == holder)
+        self.lost.lock().iter().any(|lost| lost.holder == holder)
     }
 
     /// State of the process of a holder.
@@ -143,14 +144,15 @@ impl DriverShared {
 
     /// Forgets lost runs that were recovered after their last call had ended: they have no lease.
     pub(crate) fn forget_lost(&self, recovered: &[String]) {
-        lock(&self.lost).retain(|lost| !recovered.contains(&lost.holder));
+        self.lost
+            .lock()
+            .retain(|lost| !recovered.contains(&lost.holder));
     }
 }
 
 impl Drop for DriverShared {
     fn drop(&mut self) {
-        let lost = self.lost.get_mut();
-        let held = !lost.unwrap_or_else(PoisonError::into_inner).is_empty();
+        let held = !self.lost.get_mut().is_empty();
         if let Some(lock) = self.lock.take_if(|_| held) {
             lock.abandon();
         }
@@ -183,7 +185,7 @@ impl Drop for RunLease {
         if !self.held {
             return;
         }
-        let mut lost = lock(&self.shared.lost);
+        let mut lost = self.shared.lost.lock();
         if lost.len() >= LOST_MAX {
             lost.pop_front();
         }
@@ -219,7 +221,7 @@ impl QueuePlace {
 impl Drop for QueuePlace {
     fn drop(&mut self) {
         self.permit = None;
-        let mut lines = lock(&self.shared.queues);
+        let mut lines = self.shared.queues.lock();
         if let Some(line) = lines.get_mut(&self.thread) {
             line.members -= 1;
             if line.members == 0 {
@@ -298,10 +300,6 @@ pub(super) fn describe_holder(lease: Option<&wit::Lease>) -> String {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -329,7 +327,7 @@ mod tests {
         assert_eq!((&mut waits[0]).now_or_never(), Some(()));
         drop(waits);
         drop(places);
-        assert!(lock(&shared.queues).is_empty(), "nobody is left");
+        assert!(shared.queues.lock().is_empty(), "nobody is left");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::InstanceState;
 use crate::bindings::Threads;
 use crate::limits::EngineLimits;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wasmtime::Store;
 
@@ -39,12 +39,12 @@ pub(crate) struct TenantInstances {
 impl TenantInstances {
     /// Takes a warm instance, if there is one.
     pub(crate) fn take_warm(&self) -> Option<ComponentInstance> {
-        self.lock().pop()
+        self.warm.lock().pop()
     }
 
     /// Keeps a clean instance for the next call, or drops it as the limits say.
     pub(crate) fn keep_warm(&self, mut instance: ComponentInstance, limits: &EngineLimits) {
-        let mut warm = self.lock();
+        let mut warm = self.warm.lock();
         if instance.calls < limits.instance_calls_max && warm.len() < limits.instances_warm_max {
             instance.idle_since = Instant::now();
             warm.push(instance);
@@ -53,7 +53,7 @@ impl TenantInstances {
 
     /// Drops the instances that were idle for longer than `most`.
     pub(crate) fn drop_idle(&self, most: Duration) {
-        let mut warm = self.lock();
+        let mut warm = self.warm.lock();
         let old = warm.partition_point(|instance| instance.idle_since.elapsed() > most);
         let dropped: Vec<ComponentInstance> = warm.drain(..old).collect();
         drop(warm);
@@ -62,13 +62,13 @@ impl TenantInstances {
 
     /// Drops all warm instances.
     pub(crate) fn drop_warm(&self) {
-        let dropped = std::mem::take(&mut *self.lock());
+        let dropped = std::mem::take(&mut *self.warm.lock());
         drop(dropped);
     }
 
     /// Number of warm instances.
     pub(crate) fn warm_count(&self) -> usize {
-        self.lock().len()
+        self.warm.lock().len()
     }
 
     /// Linear memory of all instances, in bytes.
@@ -88,9 +88,5 @@ impl TenantInstances {
 
     pub(super) fn release_memory(&self, bytes: usize) {
         self.memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<ComponentInstance>> {
-        self.warm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

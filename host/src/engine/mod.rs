@@ -22,8 +22,9 @@ use crate::bindings::ThreadsPre;
 use crate::component::{CallMeter, ImportView, TenantContext, add_to_linker};
 use crate::limits::EngineLimits;
 use crate::tools::files::FilePool;
+use parking_lot::Mutex;
 use pool::CallPool;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker};
@@ -169,7 +170,7 @@ impl Engine {
     /// A lane of the pool and a set of instances for a new tenant.
     pub(crate) fn add_tenant(&self) -> (TenantLane, Arc<TenantInstances>) {
         let instances = Arc::new(TenantInstances::default());
-        let mut tenants = self.shared.tenants();
+        let mut tenants = self.shared.tenants.lock();
         tenants.push(Arc::downgrade(&instances));
         (self.shared.pool.add_lane(), instances)
     }
@@ -220,13 +221,9 @@ impl Engine {
 }
 
 impl EngineShared {
-    fn tenants(&self) -> std::sync::MutexGuard<'_, Vec<Weak<TenantInstances>>> {
-        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn drop_idle_instances(&self) {
         let mut live = Vec::new();
-        self.tenants().retain(|tenant| {
+        self.tenants.lock().retain(|tenant| {
             let tenant = tenant.upgrade();
             live.extend(tenant.clone());
             tenant.is_some()

@@ -18,7 +18,8 @@ use super::priority;
 pub(crate) use super::queue::TenantLane;
 use super::queue::{CallClosure, CallQueue, CallTicket, PriorityClass, QueuedCall, StartedCall};
 use crate::limits::EngineLimits;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -61,7 +62,7 @@ struct AnswerSlot<T>(Mutex<Option<oneshot::Sender<Result<T, NoAnswer>>>>);
 
 impl<T> AnswerSlot<T> {
     fn send_answer(&self, answer: Result<T, NoAnswer>) {
-        let caller = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let caller = self.0.lock().take();
         if let Some(caller) = caller {
             // The caller may be gone.
             let _ = caller.send(answer);
@@ -89,7 +90,7 @@ impl CallPool {
 
     /// A lane for a new tenant.
     pub(crate) fn add_lane(&self) -> TenantLane {
-        self.inner.lock().add_lane()
+        self.inner.queue.lock().add_lane()
     }
 
     /// Runs a call, passing it its deadline. Dropping the future does not stop it.
@@ -125,7 +126,7 @@ impl CallPool {
             // ticker does not wait for that. If no thread can be had, the work is dropped here.
             let _ = std::thread::Builder::new().spawn(move || drop(dropped));
         }
-        let mut queue = self.inner.lock();
+        let mut queue = self.inner.queue.lock();
         queue.raise_expired_lanes(now);
         for side in [PriorityClass::Normal, PriorityClass::Low] {
             self.inner.serve_class(&mut queue, side);
@@ -135,19 +136,15 @@ impl CallPool {
 
 impl Drop for CallPool {
     fn drop(&mut self) {
-        self.inner.lock().closed = true;
+        self.inner.queue.lock().closed = true;
         self.inner.ready.notify_all();
         self.inner.low_ready.notify_all();
     }
 }
 
 impl PoolInner {
-    fn lock(&self) -> MutexGuard<'_, CallQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn accept_call(self: &Arc<Self>, call: QueuedCall, work: CallClosure) -> Result<(), NoAnswer> {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         let side = queue.class_of(call.lane);
         let number = match queue.push_call(call, work, self.limits.calls_queued_max) {
             Ok(number) => number,
@@ -218,7 +215,7 @@ impl PoolInner {
     /// tenant, down to a store that closes.
     fn take_overdue(&self, now: Instant) -> Vec<(QueuedCall, Option<CallClosure>)> {
         let mut overdue = Vec::new();
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         while let Some((&number, first)) = queue.calls.first_key_value()
             && first.deadline <= now
         {
@@ -228,13 +225,13 @@ impl PoolInner {
     }
 
     fn run_thread(self: &Arc<Self>, mut side: PriorityClass) {
-        self.lock().class_queue(side).idle -= 1;
+        self.queue.lock().class_queue(side).idle -= 1;
         while let Some(StartedCall { number, lane, work }) = self.next_call(&mut side) {
             priority::begin_call();
             // A panic drops the sender of the answer, which tells the caller; the thread lives on.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
             let stopped = priority::take_offender_mark();
-            let mut queue = self.lock();
+            let mut queue = self.queue.lock();
             let answered = queue.calls.remove(&number);
             queue.update_lane(lane, |state| state.running -= 1);
             let stepped_back = side == PriorityClass::Normal && priority::is_low();
@@ -247,7 +244,7 @@ impl PoolInner {
             drop(queue);
             drop(answered);
         }
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         queue.class_queue(side).threads -= 1;
         for side in [PriorityClass::Normal, PriorityClass::Low] {
             self.serve_class(&mut queue, side);
@@ -256,7 +253,7 @@ impl PoolInner {
 
     /// The next call; `None` when the thread is to end.
     fn next_call(&self, side: &mut PriorityClass) -> Option<StartedCall> {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         loop {
             let full = queue.thread_count() >= self.limits.call_threads_max;
             let place_needed = full && queue.normal.lacks_threads();
@@ -272,14 +269,13 @@ impl PoolInner {
                 move_to_low_class(&mut queue, side);
                 drop(queue);
                 priority::lower_priority();
-                queue = self.lock();
+                queue = self.queue.lock();
                 continue;
             }
             if queue.closed {
                 return None;
             }
-            let timed_out;
-            (queue, timed_out) = self.wait_for_call(queue, *side);
+            let timed_out = self.wait_for_call(&mut queue, *side);
             if timed_out && queue.class_queue(*side).startable == 0 {
                 return None;
             }
@@ -287,21 +283,15 @@ impl PoolInner {
     }
 
     /// Waits for a call; true if none came within the idle time.
-    fn wait_for_call<'a>(
-        &'a self,
-        mut queue: MutexGuard<'a, CallQueue>,
-        side: PriorityClass,
-    ) -> (MutexGuard<'a, CallQueue>, bool) {
+    fn wait_for_call(&self, queue: &mut MutexGuard<'_, CallQueue>, side: PriorityClass) -> bool {
         let (ready, most) = match side {
             PriorityClass::Normal => (&self.ready, IDLE_TIME_MAX),
             PriorityClass::Low => (&self.low_ready, LOW_IDLE_TIME_MAX),
         };
         queue.class_queue(side).idle += 1;
-        let (mut queue, waited) = ready
-            .wait_timeout(queue, most)
-            .unwrap_or_else(PoisonError::into_inner);
+        let waited = ready.wait_for(queue, most);
         queue.class_queue(side).idle -= 1;
-        (queue, waited.timed_out())
+        waited.timed_out()
     }
 }
 

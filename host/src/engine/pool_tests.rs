@@ -85,7 +85,7 @@ async fn lanes_take_turns() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let call = |lane, name: &'static str| {
         let order = Arc::clone(&order);
-        pool.run_call(lane, move |_| order.lock().unwrap().push(name))
+        pool.run_call(lane, move |_| order.lock().push(name))
     };
     let hold = |lane| {
         let gate = Arc::clone(&gate);
@@ -107,7 +107,7 @@ async fn lanes_take_turns() {
         },
     );
     assert!(held.is_ok() && others.iter().all(Result::is_ok) && opened.is_ok());
-    let order = order.lock().unwrap();
+    let order = order.lock();
     let last = order.iter().rposition(|name| *name == "modest").unwrap();
     assert!(last < 10, "the second of the modest was call {last} of 52");
 }
@@ -177,14 +177,14 @@ async fn time_passes_for_calls_that_run_and_for_calls_that_wait() {
     assert_eq!(stuck, Err(NoAnswer::TimeOver));
     assert_eq!(waiting, Err(NoAnswer::TimeOver));
     {
-        let queue = pool.inner.lock();
+        let queue = pool.inner.queue.lock();
         assert_eq!(queue.lanes[&lane].running, 1, "it still counts");
         assert!(queue.lanes[&lane].waiting.is_empty() && queue.calls.is_empty());
     }
     tokio::task::spawn_blocking(move || gate.wait())
         .await
         .unwrap();
-    while !pool.inner.lock().lanes.is_empty() {
+    while !pool.inner.queue.lock().lanes.is_empty() {
         std::thread::yield_now();
     }
 }
@@ -201,7 +201,7 @@ async fn a_call_that_no_thread_can_be_started_for_is_refused() {
     let lane = pool.add_lane();
     for _ in 0..2 {
         assert_eq!(pool.run_call(lane, |_| ()).await, Err(NoAnswer::NoThread));
-        let queue = pool.inner.lock();
+        let queue = pool.inner.queue.lock();
         assert!(queue.calls.is_empty() && queue.normal.startable == 0);
         assert_eq!((queue.thread_count(), queue.normal.idle), (0, 0));
     }
@@ -216,7 +216,7 @@ impl Drop for DropProbe {
         // dropping this is seen every time.
         let free = (0..1_000).any(|_| {
             std::thread::sleep(Duration::from_micros(100));
-            self.0.queue.try_lock().is_ok()
+            self.0.queue.try_lock().is_some()
         });
         let _ = self.1.send(free);
     }
@@ -288,7 +288,7 @@ async fn a_lane_whose_call_was_stopped_or_stepped_back_runs_low_for_a_while() {
         assert!(!is_low(&pool, bad).await, "nothing was done yet");
         assert_eq!(pool.run_call(bad, move |_| stopped()).await, Ok(()));
         // The answer is sent before the thread reports what became of the call.
-        while pool.inner.lock().class_of(bad) == PriorityClass::Normal {
+        while pool.inner.queue.lock().class_of(bad) == PriorityClass::Normal {
             std::thread::yield_now();
         }
         for _ in 0..5 {
@@ -296,6 +296,7 @@ async fn a_lane_whose_call_was_stopped_or_stepped_back_runs_low_for_a_while() {
             assert!(!is_low(&pool, good).await);
         }
         pool.inner
+            .queue
             .lock()
             .raise_expired_lanes(Instant::now() + Duration::from_secs(60));
         assert!(!is_low(&pool, bad).await, "it is forgotten");
@@ -314,10 +315,10 @@ async fn one_place_serves_both_sides_in_turn() {
     let (bad, good) = (pool.add_lane(), pool.add_lane());
     for _ in 0..3 {
         assert!(!is_low(&pool, good).await);
-        pool.inner.lock().lower_lane(bad, Instant::now());
+        pool.inner.queue.lock().lower_lane(bad, Instant::now());
         assert!(is_low(&pool, bad).await);
         let (low, ()) = tokio::join!(is_low(&pool, good), async {
-            while !pool.inner.lock().lanes.is_empty() {
+            while !pool.inner.queue.lock().lanes.is_empty() {
                 pool.run_upkeep();
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -339,9 +340,9 @@ async fn low_class_backlog_leaves_places_for_others() {
     let pool = CallPool::new(&few);
     let (bad, worse, good) = (pool.add_lane(), pool.add_lane(), pool.add_lane());
     let (over, began) = (Arc::new(Mutex::new(())), Arc::new(AtomicUsize::new(0)));
-    let held = over.lock().unwrap();
+    let held = over.lock();
     for lane in [bad, worse] {
-        pool.inner.lock().lower_lane(lane, Instant::now());
+        pool.inner.queue.lock().lower_lane(lane, Instant::now());
     }
     let long = |lane| {
         let (over, began) = (Arc::clone(&over), Arc::clone(&began));

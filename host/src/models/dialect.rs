@@ -6,8 +6,8 @@
 //! add an entry to [`DIALECTS`].
 
 use crate::policy::ProviderAddress;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The name of the field that bounds the output of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,7 +247,7 @@ impl LearnedDialect {
 
     /// Returns the dialect that currently holds for this model.
     pub fn dialect_for(&self, model: &str) -> ServerDialect {
-        let learned = self.lock().get(model).copied().unwrap_or_default();
+        let learned = self.learned.lock().get(model).copied().unwrap_or_default();
         let first = self.first;
         let usual = if first.uses_max_completion_tokens(model) {
             OutputField::MaxCompletionTokens
@@ -267,7 +267,7 @@ impl LearnedDialect {
     /// Learns from the sentence with which a server refused a request for this model. `asked` is
     /// the dialect of that request. Returns true if the next request will be different.
     pub fn learn(&self, sentence: &str, model: &str, asked: ServerDialect) -> bool {
-        let mut all = self.lock();
+        let mut all = self.learned.lock();
         if all.len() >= MODELS_MAX && !all.contains_key(model) {
             return false;
         }
@@ -276,10 +276,6 @@ impl LearnedDialect {
         drop(all);
         // A concurrent call may have learned the same.
         self.dialect_for(model) != asked
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, LearnedSettings>> {
-        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

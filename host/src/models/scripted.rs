@@ -36,10 +36,10 @@ use super::{
     BoxFuture, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, ModelProvider,
     OnDelta, ReplyBlock, ReplyDelta, Usage,
 };
+use parking_lot::Mutex;
 use script::{ReplyScript, ScriptChoice, ScriptedAnswer, ScriptedFailure, StreamPace};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 /// Most conversations whose failed tries are counted at the same time. Beyond it all counts start
 /// again from zero, which only a test with that many failing conversations at once would notice.
@@ -121,16 +121,11 @@ impl ScriptedProvider {
     }
 
     fn try_count(&self, key: &[u8; 32]) -> u64 {
-        self.tries
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .copied()
-            .unwrap_or(0)
+        self.tries.lock().get(key).copied().unwrap_or(0)
     }
 
     fn count_try(&self, key: [u8; 32]) {
-        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tries = self.tries.lock();
         if tries.len() >= TRIES_MAX && !tries.contains_key(&key) {
             tries.clear();
         }
@@ -138,10 +133,7 @@ impl ScriptedProvider {
     }
 
     fn forget_tries(&self, key: &[u8; 32]) {
-        self.tries
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+        self.tries.lock().remove(key);
     }
 }
 

@@ -4,9 +4,9 @@
 //! applied without failing. It is the simplest implementation of the contract, and the other
 //! backends are compared with it.
 
+use parking_lot::RwLock;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::{PoisonError, RwLock};
 
 use super::check::{collection_index, condition_of, log_index, meets_condition, position_error};
 use super::quota::{entry_bytes, partition_bytes, record_bytes};
@@ -43,7 +43,7 @@ impl MemoryStore {
 
     /// Sets or removes the quota. Existing contents stay, even where they exceed the quota.
     pub fn set_quota(&self, quota: Option<StorageQuota>) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         state.quota = quota;
     }
 }
@@ -85,7 +85,7 @@ impl MemoryLog {
 impl StorageBackend for MemoryStore {
     fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError> {
         check_get(keys)?;
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         let mut answer = BoundedRecords::new();
         for key in keys {
             if let Some(item) = state.read_item(key)? {
@@ -112,7 +112,7 @@ impl StorageBackend for MemoryStore {
         } else {
             Bound::Excluded(end)
         };
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         let range = state.records[place].range::<str, _>((Bound::Included(start), upper));
         Ok(if reverse {
             build_page(collection, range.rev(), limit, true)
@@ -130,7 +130,7 @@ impl StorageBackend for MemoryStore {
         reverse: bool,
     ) -> Result<Vec<LogEntry>, StorageError> {
         let place = check_log(log, partition, limit)?;
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         let Some(log) = state.logs[place].get(partition) else {
             return Ok(Vec::new());
         };
@@ -148,7 +148,7 @@ impl StorageBackend for MemoryStore {
 
     fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError> {
         check_commit(ops)?;
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         if let Some(found) = state.find_conflict(ops)? {
             return Ok(CommitOutcome::Conflict(found));
         }

@@ -51,7 +51,7 @@ fn count_field(place: &str, object: &JsonObject<'_>, name: &str) -> Result<Optio
 }
 
 /// Reads a decimal with at most nine places: a number as it was written, or text.
-fn decimal_field(
+pub(super) fn decimal_field(
     place: &str,
     object: &JsonObject<'_>,
     name: &str,

@@ -1,11 +1,11 @@
 //! A model: its context window, its most output tokens and its prices.
 
+use super::limits::decimal_field;
 use super::{check_known_fields, parse_object, text_field};
 use crate::error::Error;
 use crate::json::record::record;
 use crate::json::{JsonObject, JsonValue};
 use crate::ledger::TokenPrices;
-use crate::money::NanoUsd;
 
 /// Context window of a model whose file names none, in tokens.
 pub const WINDOW_TOKENS_DEFAULT: u64 = 200_000;
@@ -93,16 +93,7 @@ fn parse_prices(place: &str, value: Option<&JsonValue<'_>>) -> Result<Option<Tok
         }
     };
     check_known_fields(&place, fields, &["input", "output", "read", "write"])?;
-    let price = |name: &str| -> Result<Option<NanoUsd>, Error> {
-        let text = match fields.get(name) {
-            None | Some(JsonValue::Null) => return Ok(None),
-            Some(JsonValue::String(text)) => text.to_string(),
-            Some(other) => other.to_string(),
-        };
-        NanoUsd::parse(&text)
-            .map(Some)
-            .map_err(|e| Error::invalid(format!("{place}.{name}"), &text, e.to_string()))
-    };
+    let price = |name: &str| decimal_field(&place, fields, name);
     let needed = |name: &str| {
         price(name)?.ok_or_else(|| {
             Error::invalid(

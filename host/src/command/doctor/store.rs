@@ -15,16 +15,13 @@ use threadkeep::documents::{
 use threadkeep::engine::Engine;
 use threadkeep::project::STORE;
 use threadkeep::storage::StorageBackend;
-use threadkeep::tenant::Tenant;
+use threadkeep::tenant::{PAGE_THREADS_MAX, Tenant};
 use threadkeep::wit::registry::Filter;
 use threadkeep_cli::answer::{DoctorSection, ItemState, thread_or_unnamed};
 use threadkeep_cli::args::StoreKind;
 
 /// Most lock files that are checked.
 const LOCKS_MAX: usize = 1_000;
-
-/// Threads of one page.
-const PAGE_THREADS: u32 = 100;
 
 /// Most unreadable threads that are named: one is reason enough to investigate.
 const UNREADABLE_MAX: usize = 10;
@@ -289,7 +286,10 @@ async fn report_unreadable(
 ) {
     let (mut named, mut cursor) = (0, None);
     loop {
-        let page = match tenant.list(Filter::default(), PAGE_THREADS, cursor).await {
+        let page = match tenant
+            .list(Filter::default(), PAGE_THREADS_MAX, cursor)
+            .await
+        {
             Ok(page) => page,
             Err(error) => {
                 let fault = fault::from_call(&error);

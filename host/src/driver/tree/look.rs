@@ -11,13 +11,12 @@ use super::{GRACE, LOOKS_FAILED_MAX, REVIVALS_MAX, RunTree};
 use crate::authority::HolderState;
 use crate::driver::{Driver, EndedRun, RunEvent};
 use crate::error::CallError;
+use crate::tenant::PAGE_THREADS_MAX;
 use crate::wit::ledger::Branch;
 use crate::wit::{self, runner};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Threads of one page of a look.
-const PAGE_THREADS: u32 = 100;
 /// The `call` of a due thread that a driver takes over, and does not start.
 const CLAIM: &str = "claim";
 /// The pause between two surveys of the whole tree.
@@ -60,7 +59,7 @@ impl RunTree<'_> {
         let tenant = &self.driver.tenant;
         loop {
             let under = Some(self.top.to_owned());
-            let page = tenant.ready(PAGE_THREADS, cursor, under).await?;
+            let page = tenant.ready(PAGE_THREADS_MAX, cursor, under).await?;
             for due in page.threads {
                 if due.sweep && !self.unfinished_sweeps.contains(&due.thread) {
                     let untold = tenant.sweep_or_report(&due.thread).await?;
@@ -324,7 +323,7 @@ impl Driver {
         let mut cursor = None;
         loop {
             let under = Some(top.to_owned());
-            let page = self.tenant.ready(PAGE_THREADS, cursor, under).await?;
+            let page = self.tenant.ready(PAGE_THREADS_MAX, cursor, under).await?;
             if !page.threads.is_empty() {
                 return Ok(true);
             }

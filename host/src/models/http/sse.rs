@@ -1,13 +1,12 @@
 //! Server-sent events of an answer, parsed within bounds.
 //!
-//! `eventsource-stream` parses the events. It has no bounds, copies its buffer for every line,
-//! keeps bytes that are not UTF-8 for ever and panics on a byte order mark. So it is fed one whole,
-//! checked line at a time, and each of these cases is tested below. A line without an end, and an
-//! event without the blank line after it, are dropped at the end of the stream, as the
-//! specification says.
+//! The rules are those of the WHATWG HTML specification, section 9.2.6: lines end with LF, CR or
+//! CRLF, a byte order mark may stand before the first, and a blank line ends an event. Only the
+//! `data` of events is used: their names repeat its type, and an answer cannot be resumed by an id.
+//! A line without an end, and an event without the blank line after it, are dropped at the end of
+//! the stream, as the specification says.
 
 use crate::models::REPLY_BYTES_MAX;
-use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::stream::{self, Stream, StreamExt};
 use std::pin::Pin;
 
@@ -44,7 +43,7 @@ where
     S: Stream<Item = Result<B, E>>,
     B: AsRef<[u8]>,
 {
-    let state = LineReader {
+    let reader = EventReader {
         bytes: Box::pin(bytes),
         bytes_max,
         buffer: Vec::new(),
@@ -52,20 +51,15 @@ where
         scanned: 0,
         total: 0,
         event: 0,
+        data: None,
         first: true,
     };
-    // The stream of lines ends after its first error.
-    let lines = stream::unfold(Some(state), |lines| async move {
-        let mut lines = lines?;
-        let line = lines.next_line().await?;
-        let rest = line.is_ok().then_some(lines);
-        Some((line, rest))
-    });
-    lines.eventsource().map(|event| match event {
-        Ok(Event { data, .. }) if count_values(&data) > EVENT_VALUES_MAX => Err(SseError::TooLarge),
-        Ok(Event { data, .. }) => Ok(data),
-        Err(EventStreamError::Transport(broken)) => Err(broken),
-        Err(EventStreamError::Utf8(_) | EventStreamError::Parser(_)) => Err(SseError::NotText),
+    // The stream ends after its first error.
+    stream::unfold(Some(reader), |reader| async move {
+        let mut reader = reader?;
+        let event = reader.next_event().await?;
+        let rest = event.is_ok().then_some(reader);
+        Some((event, rest))
     })
 }
 
@@ -90,7 +84,7 @@ fn count_values(json: &str) -> usize {
     values
 }
 
-struct LineReader<S> {
+struct EventReader<S> {
     bytes: Pin<Box<S>>,
     bytes_max: u64,
     buffer: Vec<u8>,
@@ -101,19 +95,24 @@ struct LineReader<S> {
     total: u64,
     /// Bytes of the current event so far.
     event: usize,
+    /// The values of its `data` fields so far; `None` if it has none.
+    data: Option<String>,
     first: bool,
 }
 
-impl<S, B, E> LineReader<S>
+impl<S, B, E> EventReader<S>
 where
     S: Stream<Item = Result<B, E>>,
     B: AsRef<[u8]>,
 {
-    /// Returns the next line with `\n` at its end; `None` at the end of the stream.
-    async fn next_line(&mut self) -> Option<Result<String, SseError>> {
+    /// Returns the data of the next event; `None` at the end of the stream.
+    async fn next_event(&mut self) -> Option<Result<String, SseError>> {
         loop {
-            if let Some(line) = self.take_line() {
-                return Some(line);
+            match self.read_line() {
+                Some(Ok(None)) => continue,
+                Some(Ok(Some(data))) => return Some(Ok(data)),
+                Some(Err(error)) => return Some(Err(error)),
+                None => {}
             }
             if self.buffer.len() - self.start > EVENT_BYTES_MAX {
                 return Some(Err(SseError::TooLarge));
@@ -137,28 +136,37 @@ where
         self.buffer.extend_from_slice(chunk);
     }
 
-    fn take_line(&mut self) -> Option<Result<String, SseError>> {
+    /// Reads the next line in the buffer, if it holds a whole one; returns the data of the event
+    /// that the line ends, if it ends one with data.
+    fn read_line(&mut self) -> Option<Result<Option<String>, SseError>> {
         let (end, next) = self.find_line_end()?;
-        let mut line = &self.buffer[self.start..end];
-        if self.first {
-            self.first = false;
+        let start = std::mem::replace(&mut self.start, next);
+        self.scanned = next;
+        let mut line = &self.buffer[start..end];
+        if std::mem::take(&mut self.first) {
             line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         }
-        self.event = if line.is_empty() {
-            0
-        } else {
-            self.event + line.len()
+        if line.is_empty() {
+            self.event = 0;
+            return Some(match self.data.take() {
+                Some(data) if count_values(&data) > EVENT_VALUES_MAX => Err(SseError::TooLarge),
+                data => Ok(data),
+            });
+        }
+        self.event += line.len();
+        if self.event > EVENT_BYTES_MAX {
+            return Some(Err(SseError::TooLarge));
+        }
+        let Ok(line) = std::str::from_utf8(line) else {
+            return Some(Err(SseError::NotText));
         };
-        let text = if self.event > EVENT_BYTES_MAX {
-            Err(SseError::TooLarge)
-        } else {
-            std::str::from_utf8(line)
-                .map(|line| format!("{line}\n"))
-                .map_err(|_| SseError::NotText)
-        };
-        self.start = next;
-        self.scanned = next;
-        Some(text)
+        if let Some(value) = data_value(line) {
+            match &mut self.data {
+                None => self.data = Some(value.to_owned()),
+                Some(data) => data.extend(["\n", value]),
+            }
+        }
+        Some(Ok(None))
     }
 
     /// Returns the end of the current line and the start of the next one. A carriage return at the
@@ -178,6 +186,12 @@ where
             _ => Some((end, end + 1)),
         }
     }
+}
+
+/// Returns the value of a `data` field; `None` if the line is a comment or another field.
+fn data_value(line: &str) -> Option<&str> {
+    let (name, value) = line.split_once(':').unwrap_or((line, ""));
+    (name == "data").then(|| value.strip_prefix(' ').unwrap_or(value))
 }
 
 #[cfg(test)]
@@ -204,6 +218,23 @@ mod tests {
                 let want = vec![Ok("a".to_owned()), Ok("ä\nb".to_owned())];
                 assert_eq!(read(chunks).await, want, "{text:?} in chunks of {size}");
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn only_data_fields_make_events() {
+        for (text, want) in [
+            ("data\n\n", vec![""]),
+            ("data:\ndata:  a:b\n\n", vec!["\n a:b"]),
+            (
+                "id: 1\nevent: data\n\ndatab: x\n data: x\n:data: x\n\n",
+                vec![],
+            ),
+            // One mark is dropped; what follows a second one is the name of no field.
+            ("\u{FEFF}\u{FEFF}data: x\ndata: a\n\n", vec!["a"]),
+        ] {
+            let want: Vec<_> = want.into_iter().map(|data| Ok(data.to_owned())).collect();
+            assert_eq!(read(vec![text.into()]).await, want, "{text:?}");
         }
     }
 

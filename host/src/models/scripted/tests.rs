@@ -24,9 +24,9 @@ async fn ask(
 ) -> (Result<ModelCompletion, ModelFailure>, Vec<ReplyDelta>) {
     let deltas = Mutex::new(Vec::new());
     let result = llm
-        .complete(request, &|delta| deltas.lock().unwrap().push(delta))
+        .complete(request, &|delta| deltas.lock().push(delta))
         .await;
-    (result, deltas.into_inner().unwrap())
+    (result, deltas.into_inner())
 }
 
 fn code(result: Result<ModelCompletion, ModelFailure>) -> String {
@@ -196,7 +196,7 @@ async fn counts_are_bounded() {
     for n in 0..=TRIES_MAX {
         llm.count_try(conversation_hash(&request(&[&n.to_string()])));
     }
-    assert_eq!(llm.tries.lock().unwrap().len(), 1);
+    assert_eq!(llm.tries.lock().len(), 1);
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Checkpoints of the write-ahead log, on a separate connection, off the path of commits.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
@@ -65,7 +66,7 @@ impl WriteAheadLog {
     /// Makes a checkpoint.
     pub(super) fn checkpoint(&self) {
         self.due.store(false, Ordering::Release);
-        let mut means = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut means = self.state.lock();
         if matches!(*means, CheckpointState::Unopened) {
             match self.open() {
                 Ok(opened) => *means = opened,
@@ -79,7 +80,7 @@ impl WriteAheadLog {
 
     /// Closes the connection of the checkpoints, after waiting for one under way.
     pub(super) fn close(&self) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = CheckpointState::Closed;
+        *self.state.lock() = CheckpointState::Closed;
     }
 
     fn open(&self) -> Result<CheckpointState, StorageError> {

@@ -1,7 +1,8 @@
 //! Opens connections of three kinds, with the settings that each needs, and begins their snapshots.
 
+use parking_lot::Mutex;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -60,11 +61,11 @@ struct StatementDeadline(Mutex<Option<Instant>>);
 
 impl StatementDeadline {
     fn set(&self, deadline: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
+        *self.0.lock() = deadline;
     }
 
     fn is_over(&self) -> bool {
-        let deadline = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let deadline = *self.0.lock();
         deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }

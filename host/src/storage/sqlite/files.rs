@@ -12,9 +12,10 @@
 //! Only Linux has `/proc/self/fd`. Elsewhere a store is refused with the code
 //! `unsupported-platform`.
 
+use parking_lot::Mutex;
 use std::ffi::CString;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 use cap_std::fs::{Dir, Metadata};
@@ -68,9 +69,7 @@ impl StoreDirectory {
         let failed = |error: &std::io::Error| unavailable_error("the directory", error);
         let found = dir.dir_metadata().map_err(|error| failed(&error))?;
         let number = authority::file_identity(&found).unwrap_or_default();
-        let mut all = STORE_DIRECTORIES
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut all = STORE_DIRECTORIES.lock();
         all.retain(|(.., held)| held.strong_count() > 0);
         let same = all
             .iter()
@@ -226,12 +225,12 @@ impl StoreFiles {
 
     /// Records that the schema with this cookie was checked.
     pub(super) fn record_schema(&self, cookie: i32) {
-        *self.schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(cookie);
+        *self.schema.lock() = Some(cookie);
     }
 
     /// True if the schema with this cookie was checked last.
     pub(super) fn is_schema_known(&self, cookie: i32) -> bool {
-        *self.schema.lock().unwrap_or_else(PoisonError::into_inner) == Some(cookie)
+        *self.schema.lock() == Some(cookie)
     }
 
     /// The identity of the store's file, if it exists.

@@ -4,10 +4,11 @@
 //! with one name. The openings of one store in this process queue in memory first, so that only one
 //! waits at the file, and one thread is enough to wait for it, however many openings come and fail.
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::StorageError;
@@ -76,7 +77,7 @@ impl LockFile {
     fn acquire_within(&self, most: Duration) -> Result<LockFileGuard<'_>, StorageError> {
         let turns = self.place.lock_queue();
         let until = Instant::now() + most;
-        let mut line = turns.lock_state();
+        let mut line = turns.state.lock();
         let own = line.next_number;
         line.next_number += 1;
         line.waiting.push_back(own);
@@ -95,8 +96,7 @@ impl LockFile {
             } else {
                 left
             };
-            let waited = turns.changed.wait_timeout(line, wait);
-            line = waited.unwrap_or_else(PoisonError::into_inner).0;
+            turns.changed.wait_for(&mut line, wait);
         };
         line.waiting.retain(|number| *number != own);
         line.is_locked |= lock.is_ok();
@@ -142,7 +142,7 @@ impl LockFile {
         let wait = move || {
             let locked = file.lock().map(|()| file);
             let turns = place.lock_queue();
-            let mut line = turns.lock_state();
+            let mut line = turns.state.lock();
             line.waiter = WaiterThread::Finished(locked);
             line.release_unwanted_lock();
             turns.wake_waiters(&line);
@@ -162,10 +162,6 @@ impl LockFile {
 }
 
 impl LockQueue {
-    fn lock_state(&self) -> MutexGuard<'_, LockQueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Wakes all waiters, because each waits for another condition.
     fn wake_waiters(&self, line: &LockQueueState) {
         if !line.waiting.is_empty() {
@@ -215,7 +211,7 @@ impl Drop for LockFileGuard<'_> {
     fn drop(&mut self) {
         // Before the next one tries.
         self.lock = None;
-        let mut line = self.queue.lock_state();
+        let mut line = self.queue.state.lock();
         line.is_locked = false;
         self.queue.wake_waiters(&line);
     }
@@ -307,7 +303,7 @@ mod tests {
             };
             std::thread::scope(|scope| {
                 let waiting = scope.spawn(|| other.acquire().map(drop));
-                while place.lock_queue().lock_state().waiting.is_empty() {
+                while place.lock_queue().state.lock().waiting.is_empty() {
                     std::thread::yield_now();
                 }
                 drop(turn);
@@ -331,17 +327,17 @@ mod tests {
                 let (lock, served) = (lock(), &served);
                 scope.spawn(move || {
                     let turn = lock.acquire().expect("its turn");
-                    served.lock().unwrap().push(number);
+                    served.lock().push(number);
                     drop(turn);
                 });
-                while place.lock_queue().lock_state().waiting.len() < number as usize {
+                while place.lock_queue().state.lock().waiting.len() < number as usize {
                     std::thread::yield_now();
                 }
             }
             drop(stopped);
         });
         let expected: Vec<u64> = (1..=COMING).collect();
-        assert_eq!(served.into_inner().unwrap(), expected);
+        assert_eq!(served.into_inner(), expected);
         drop(one.acquire().expect("free again"));
     }
 

@@ -3,8 +3,9 @@
 //! It is started by the first request and ends with its owner. A store that is opened by itself has
 //! its own; those of [`super::stores::StorePool`] share one.
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -74,9 +75,9 @@ impl MaintenanceThread {
     }
 
     fn update_state(&self, change: impl FnOnce(&mut MaintenanceState)) {
-        change(&mut self.orders.state());
+        change(&mut self.orders.state.lock());
         self.orders.changed.notify_one();
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         if thread.is_none() {
             let orders = Arc::clone(&self.orders);
             let started = Builder::new()
@@ -93,10 +94,9 @@ impl MaintenanceThread {
 
 impl Drop for MaintenanceThread {
     fn drop(&mut self) {
-        self.orders.state().ended = true;
+        self.orders.state.lock().ended = true;
         self.orders.changed.notify_one();
-        let thread = self.thread.get_mut();
-        let thread = thread.unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.get_mut().take();
         // The thread itself may drop this, at the end of its last task.
         if let Some(thread) = thread
             && thread.thread().id() != thread::current().id()
@@ -120,7 +120,7 @@ impl MaintenanceQueue {
                     let chore = self.task.as_ref().and_then(Weak::upgrade);
                     let again = chore.as_ref().and_then(|chore| chore.run_task());
                     let at = again.and_then(|wait| Instant::now().checked_add(wait));
-                    let mut state = self.state();
+                    let mut state = self.state.lock();
                     state.task_due = state.task_due.into_iter().chain(at).min();
                 }
                 MaintenanceOrder::End => return,
@@ -130,7 +130,7 @@ impl MaintenanceQueue {
 
     /// Waits for the next task.
     fn next_order(&self) -> MaintenanceOrder {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             if state.ended {
                 return MaintenanceOrder::End;
@@ -141,25 +141,17 @@ impl MaintenanceQueue {
             let wait = state
                 .task_due
                 .map(|at| at.saturating_duration_since(Instant::now()));
-            state = match wait {
+            match wait {
                 Some(Duration::ZERO) => {
                     state.task_due = None;
                     return MaintenanceOrder::RunTask;
                 }
                 Some(wait) => {
-                    let waited = self.changed.wait_timeout(state, wait);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_for(&mut state, wait);
                 }
-                None => {
-                    let waited = self.changed.wait(state);
-                    waited.unwrap_or_else(PoisonError::into_inner)
-                }
-            };
+                None => self.changed.wait(&mut state),
+            }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, MaintenanceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Reads, in place on the caller's thread: a pool of read connections, and the three queries of the
 //! store.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -74,10 +75,8 @@ impl ReaderPool {
     /// Reserves a place in the pool, with a connection if one is idle.
     fn borrow_reader(&self) -> BorrowedReader<'_> {
         let full = |pool: &mut ReaderPoolState| pool.idle.is_empty() && pool.open >= READERS_MAX;
-        let mut pool = self
-            .returned
-            .wait_while(self.pool(), full)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.pool.lock();
+        self.returned.wait_while(&mut pool, full);
         let connection = pool.idle.pop();
         pool.open += usize::from(connection.is_none());
         BorrowedReader {
@@ -85,15 +84,11 @@ impl ReaderPool {
             connection,
         }
     }
-
-    fn pool(&self) -> MutexGuard<'_, ReaderPoolState> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for BorrowedReader<'_> {
     fn drop(&mut self) {
-        let mut pool = self.readers.pool();
+        let mut pool = self.readers.pool.lock();
         match self.connection.take() {
             Some(connection) => pool.idle.push(connection),
             None => pool.open -= 1,

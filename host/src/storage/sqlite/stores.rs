@@ -13,8 +13,9 @@
 //! list of all. A thread that holds the list, or another store's state, never waits for a store's
 //! state.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use cap_std::fs::Dir;
@@ -145,7 +146,7 @@ impl StorePool {
             state: Mutex::new(state),
             opened: Condvar::new(),
         });
-        let mut all = self.shared.lock_list();
+        let mut all = self.shared.all.lock();
         // Dropped stores are removed when the list would have to grow.
         if all.slots.len() == all.slots.capacity() {
             all.slots.retain(|slot| slot.strong_count() > 0);
@@ -156,7 +157,7 @@ impl StorePool {
 
     /// Number of stores that are open now.
     pub fn open_count(&self) -> usize {
-        self.shared.lock_list().open
+        self.shared.all.lock().open
     }
 
     /// Closes every store that is idle at this moment.
@@ -166,12 +167,9 @@ impl StorePool {
 }
 
 impl StorePoolShared {
-    fn lock_list(&self) -> MutexGuard<'_, StoreList> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn slots(&self) -> Vec<Arc<StoreSlot>> {
-        self.lock_list()
+        self.all
+            .lock()
             .slots
             .iter()
             .filter_map(Weak::upgrade)
@@ -184,7 +182,7 @@ impl StorePoolShared {
         let mut next: Option<Duration> = None;
         for slot in self.slots() {
             // A locked state means that the store is in use.
-            let Ok(mut state) = slot.state.try_lock() else {
+            let Some(mut state) = slot.state.try_lock() else {
                 next = Some(idle);
                 continue;
             };
@@ -206,14 +204,14 @@ impl StorePoolShared {
     fn reserve_room(&self) -> Result<(), StorageError> {
         loop {
             {
-                let mut all = self.lock_list();
+                let mut all = self.all.lock();
                 if all.open < self.options.open_max {
                     all.open += 1;
                     return Ok(());
                 }
             }
             let unused = |slot: &Arc<StoreSlot>| {
-                let state = slot.state.try_lock().ok()?;
+                let state = slot.state.try_lock()?;
                 (state.users == 0 && state.store.is_some()).then_some(state.used)
             };
             let slots = self.slots();
@@ -228,7 +226,7 @@ impl StorePoolShared {
                 );
                 return Err(StorageError::Unavailable { message });
             };
-            if let Ok(mut state) = slot.state.try_lock()
+            if let Some(mut state) = slot.state.try_lock()
                 && state.users == 0
             {
                 slot.close_store(&mut state);
@@ -237,7 +235,7 @@ impl StorePoolShared {
     }
 
     fn release_room(&self) {
-        self.lock_list().open -= 1;
+        self.all.lock().open -= 1;
     }
 }
 
@@ -248,13 +246,9 @@ impl MaintenanceTask for StorePoolShared {
 }
 
 impl StoreSlot {
-    fn state(&self) -> MutexGuard<'_, SlotState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Opens the store if it is closed, and marks it as used.
     fn open_and_use(&self) -> Result<OpenStoreGuard<'_>, StorageError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let before = state.openings;
         loop {
             if let Some(store) = &state.store {
@@ -270,13 +264,8 @@ impl StoreSlot {
             if !state.opening {
                 return self.open_store(state);
             }
-            state = self.wait_for_opening(state);
+            self.opened.wait_while(&mut state, |state| state.opening);
         }
-    }
-
-    fn wait_for_opening<'a>(&self, state: MutexGuard<'a, SlotState>) -> MutexGuard<'a, SlotState> {
-        let waited = self.opened.wait_while(state, |state| state.opening);
-        waited.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the store, while other callers wait.
@@ -299,7 +288,7 @@ impl StoreSlot {
         &self,
         opened: Result<(SqliteStore, FileIdentity), StorageError>,
     ) -> Result<OpenStoreGuard<'_>, StorageError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.opening = false;
         state.openings += 1;
         state.failure = opened.as_ref().err().cloned();
@@ -355,7 +344,7 @@ impl StoreSlot {
 
 impl Drop for StoreSlot {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         if state.store.take().is_some() {
             self.shared.release_room();
         }
@@ -405,7 +394,7 @@ impl Drop for OpenStoreGuard<'_> {
     fn drop(&mut self) {
         // Before the store counts as idle: a caller that closes it then drops the last reference.
         self.store = None;
-        let mut state = self.slot.state();
+        let mut state = self.slot.state.lock();
         state.users -= 1;
         state.used = Instant::now();
     }
@@ -418,7 +407,8 @@ impl LazyStore {
     /// way ends on the file on which it began.
     pub fn forget_identity(&self) {
         let slot = &self.slot;
-        let mut state = slot.wait_for_opening(slot.state());
+        let mut state = slot.state.lock();
+        slot.opened.wait_while(&mut state, |state| state.opening);
         slot.close_store(&mut state);
         state.identity = None;
     }

@@ -5,8 +5,9 @@
 //! has queued up joins the transaction that is being written, until its COMMIT begins. No caller
 //! waits for a timer.
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rusqlite::Connection;
 
@@ -96,12 +97,12 @@ impl CommitWriter {
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Option<T> {
-        let transactions = self.transactions.try_lock().ok()?;
+        let transactions = self.transactions.try_lock()?;
         transactions.query(question)
     }
 
     fn try_begin_write(&self) -> Option<WriterGuard<'_>> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         if queue.busy {
             return None;
         }
@@ -111,7 +112,7 @@ impl CommitWriter {
 
     /// Queues a job, unless the right to write has become free meanwhile.
     fn enqueue(&self, job: &Arc<CommitJob>) -> Result<Option<WriterGuard<'_>>, StorageError> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         if !queue.busy {
             queue.busy = true;
             return Ok(Some(WriterGuard { writer: self }));
@@ -128,10 +129,7 @@ impl CommitWriter {
     /// Commits a member and those of the queue that join it. The outcomes of the others are
     /// delivered when the second value is dropped.
     fn run_batch(&self, first: BatchMember<'_>) -> (CommitResult, JoinedJobs) {
-        let transactions = self
-            .transactions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let transactions = self.transactions.lock();
         let mut joined = JoinedJobs {
             jobs: Vec::new(),
             answers: Vec::new(),
@@ -163,14 +161,10 @@ impl CommitWriter {
     /// Answers all waiting callers that no commit is possible now: they have waited as long, and
     /// would wait as long again.
     fn refuse_waiting(&self, error: &StorageError) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         while let Some(job) = queue.pop_job() {
             job.set_state(JobState::Answered(Err(error.clone())));
         }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, CommitQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -207,7 +201,7 @@ impl WriterGuard<'_> {
 
 impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
-        let mut queue = self.writer.queue();
+        let mut queue = self.writer.queue.lock();
         match queue.pop_job() {
             Some(next) => next.set_state(JobState::Leading),
             None => queue.busy = false,
@@ -225,7 +219,7 @@ struct QueueBatchSource<'a> {
 
 impl BatchSource for QueueBatchSource<'_> {
     fn take_new(&mut self) -> usize {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock();
         let jobs = &mut self.joined.jobs;
         while let Some(next) = queue.waiting.front()
             && jobs.len() + 1 < BATCH_COMMITS_MAX
@@ -281,10 +275,8 @@ impl CommitJob {
     /// Waits for the outcome, or for the right to write (`None`).
     fn wait_for_answer(&self) -> Option<CommitResult> {
         let waiting = |state: &mut JobState| matches!(state, JobState::Waiting);
-        let state = self
-            .changed
-            .wait_while(self.state(), waiting)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, waiting);
         match &*state {
             JobState::Answered(answer) => Some(answer.clone()),
             JobState::Waiting | JobState::Leading => None,
@@ -292,12 +284,8 @@ impl CommitJob {
     }
 
     fn set_state(&self, state: JobState) {
-        *self.state() = state;
+        *self.state.lock() = state;
         self.changed.notify_one();
-    }
-
-    fn state(&self) -> MutexGuard<'_, JobState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -375,7 +363,7 @@ mod tests {
             ops: &put_op("a"),
             closing: false,
         };
-        let transactions = writer.transactions.lock().expect("not poisoned");
+        let transactions = writer.transactions.lock();
         let answers = transactions.run_batch(first, &mut comers).expect("begun");
         drop(transactions);
         let committed: Vec<bool> = answers

@@ -3,10 +3,11 @@
 //! A disk or a mount may answer late or never. The runtime's blocking threads are needed for work
 //! that must not wait (documents, usage logs, name resolution), so file calls use none of them.
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Most threads of a pool, and so most calls that read files at the same time; further calls wait
@@ -58,7 +59,7 @@ impl FilePool {
     /// # Errors
     /// If there is no thread and none can be started.
     pub(super) fn submit(&self, job: FileJob) -> io::Result<()> {
-        let mut queue = self.0.lock();
+        let mut queue = self.0.queue.lock();
         queue.jobs.push_back(job);
         if queue.jobs.len() <= queue.idle || queue.threads == CALLS_MAX {
             self.0.changed.notify_one();
@@ -80,10 +81,6 @@ impl FilePool {
 }
 
 impl PoolState {
-    fn lock(&self) -> MutexGuard<'_, JobQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Runs jobs on this thread until none has come for a while.
     fn run_jobs(&self) {
         while let Some(job) = self.next_job() {
@@ -94,13 +91,11 @@ impl PoolState {
 
     /// Waits for the next job; `None` ends the thread.
     fn next_job(&self) -> Option<FileJob> {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         if queue.jobs.is_empty() {
             queue.idle += 1;
-            let waited = self
-                .changed
-                .wait_timeout_while(queue, IDLE_TIME, |queue| queue.jobs.is_empty());
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let is_empty = |queue: &mut JobQueue| queue.jobs.is_empty();
+            self.changed.wait_while_for(&mut queue, is_empty, IDLE_TIME);
             queue.idle -= 1;
         }
         let job = queue.jobs.pop_front();
@@ -125,7 +120,7 @@ mod tests {
         let pool = FilePool::new();
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let gate = Arc::new(Mutex::new(()));
-        let shut = gate.lock().unwrap();
+        let shut = gate.lock();
         let (done, ended) = channel();
         const JOBS: usize = 5 * CALLS_MAX;
         for number in 0..JOBS {
@@ -135,7 +130,7 @@ mod tests {
             let job = move || {
                 let now = running.fetch_add(1, Ordering::SeqCst) + 1;
                 most.fetch_max(now, Ordering::SeqCst);
-                drop(gate.lock().unwrap_or_else(PoisonError::into_inner));
+                drop(gate.lock());
                 running.fetch_sub(1, Ordering::SeqCst);
                 done.send(number).unwrap();
                 assert!(number % 7 != 0, "a call that panics takes no thread along");
@@ -145,7 +140,7 @@ mod tests {
         while running.load(Ordering::SeqCst) < CALLS_MAX {
             std::thread::yield_now();
         }
-        assert_eq!(pool.0.lock().threads, CALLS_MAX);
+        assert_eq!(pool.0.queue.lock().threads, CALLS_MAX);
         drop(shut);
         let mut numbers: Vec<usize> = ended.iter().take(JOBS).collect();
         numbers.sort_unstable();

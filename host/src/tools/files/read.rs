@@ -19,7 +19,7 @@ const LINES_DEFAULT: u64 = 2_000;
 pub(super) const SKIPPED_BYTES_MAX: u64 = 128 << 20;
 
 /// Bytes at the start in which a NUL marks a file that is not text.
-const BINARY_BYTES: usize = 8 << 10;
+pub(super) const BINARY_BYTES: usize = 8 << 10;
 
 pub(super) fn run(
     grant: &GrantedDirectory,

@@ -3,6 +3,7 @@
 use super::StopFlag;
 use super::arguments::ToolArguments;
 use super::grant::{self, EntryKind, GrantedDirectory, LinkRule, OpenedPath};
+use super::read::BINARY_BYTES;
 use super::work::CallWork;
 use crate::tools::CONTENT_BYTES_MAX;
 use cap_std::fs::{Dir, File};
@@ -40,9 +41,6 @@ pub(super) const DEPTH_MAX: usize = 32;
 
 /// Most bytes of a line that are shown, around the match.
 const LINE_BYTES_MAX: usize = 300;
-
-/// Bytes at the start in which a NUL marks a file that is not text.
-const BINARY_BYTES: usize = 8 << 10;
 
 pub(super) fn run(
     grant: &GrantedDirectory,
