@@ -15,7 +15,7 @@ use threadkeep::tools::files::CALLS_MAX;
 use threadkeep_tests::fixture::draft;
 
 const VARIABLE: &str = "THREADKEEP_TEST_MANY";
-const TEST: &str = "component::many::child";
+const TEST: &str = "component::concurrent_runs::child";
 const RUNS: usize = 300;
 /// One of this many runs fails.
 const FAILING: usize = 50;

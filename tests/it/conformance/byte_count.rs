@@ -171,7 +171,7 @@ fn count_is_exact_after_kills() {
     let mut random = SeededRandom(7);
     for kill in 0..KILLS {
         let mut victim = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "conformance::counting::victim", "--nocapture"])
+            .args(["--exact", "conformance::byte_count::victim", "--nocapture"])
             .env(DIRECTORY, path)
             .stdout(Stdio::piped())
             .spawn()
