@@ -6,4 +6,6 @@ mod cli;
 mod documents;
 pub(crate) mod fixture;
 mod live_stores;
+mod planted_chains;
+mod planted_indexes;
 mod planted_violations;

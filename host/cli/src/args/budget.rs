@@ -1,6 +1,7 @@
 //! The arguments of `budget` and `tree`.
 
-use super::{HOLD_TIME_DEFAULT, ThreadArgs, duration};
+use super::external_loop::HOLD_TIME_DEFAULT;
+use super::{ThreadArgs, duration};
 use crate::money;
 use crate::token::LeaseToken;
 use clap::{Args, Subcommand};
