@@ -15,8 +15,9 @@ use threadkeep_cli::screen::{OutputScreen, StreamProperties};
 /// `threadkeep=debug`. Nothing is logged without it.
 const LOG_VARIABLE: &str = "THREADKEEP_LOG";
 
-/// Memory that SQLite may have, in bytes: a command needs a few MiB, with the caches of its connections at most some
-/// tens, which SQLite gives back before it goes without. A row of a planted file could take all that the machine has.
+/// Memory that SQLite may have, in bytes: a command needs a few MiB, with the caches of its
+/// connections at most some tens, which SQLite gives back before it goes without. A row of a
+/// planted file could take all that the machine has.
 #[cfg(feature = "sqlite")]
 const SQLITE_MEMORY_BYTES_MAX: u32 = 48 << 20;
 

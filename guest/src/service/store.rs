@@ -19,8 +19,8 @@ pub const DECISION_TRIES_MAX: u32 = 3;
 /// Code of `unavailable` if other writers were faster each time. One writer always succeeds, so the
 /// same call, repeated after a while, succeeds too.
 pub const CONTENTION: &str = "contention";
-/// Most reads of [`ThreadService::load`]: the thread, its chain if that has another key, and the chains
-/// above it.
+/// Most reads of [`ThreadService::load`]: the thread, its chain if that has another key, and the
+/// chains above it.
 const LOAD_READS_MAX: u32 = 3;
 /// Most tries of a commit whose outcome is unknown.
 const UNKNOWN_OUTCOME_TRIES_MAX: u32 = 3;

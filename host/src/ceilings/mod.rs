@@ -7,9 +7,9 @@
 //! concurrent calls cannot pass a ceiling together, and a process that dies in between has counted
 //! too much and never too little.
 //!
-//! A refusal of a model call is a [`ModelFailure`](crate::models::ModelFailure) with the code `ceiling_<name>`; the runner suspends
-//! the run with it, and a person who raises the ceiling resumes it. A refused tool call is a failed
-//! result, which the model reads.
+//! A refusal of a model call is a [`ModelFailure`](crate::models::ModelFailure) with the code
+//! `ceiling_<name>`; the runner suspends the run with it, and a person who raises the ceiling
+//! resumes it. A refused tool call is a failed result, which the model reads.
 
 mod book;
 mod bounds;

@@ -92,18 +92,33 @@ fn broken_and_circular_chains_are_reported() {
 
 /// SQL that links two threads of a chain as a hand-off will write them.
 fn link_chain_sql() -> String {
-    let moved = "UPDATE record_index SET name = 'chain' || char(1) || 'idle' || substr(name, 13) WHERE name LIKE 'chain' || char(1) || 'second%'";
+    let moved = "UPDATE record_index SET name = 'chain' || char(1) || 'idle' || substr(name, \
+                 13) WHERE name LIKE 'chain' || char(1) || 'second%'";
     [
         set_fields_sql("thread", "idle", "'$.next', 'second'"),
         set_fields_sql("chain", "idle", "'$.tip', 'second'"),
-        "INSERT INTO record_thread (name, version, value) SELECT 'second', 1, json_set(value, '$.id', 'second', '$.previous', 'idle', '$.next', NULL) FROM record_thread WHERE name = 'idle'".to_owned(),
-        "INSERT INTO record_head (name, version, value) SELECT 'second', 1, json_set(value, '$.version', 0, '$.hash', '', '$.counters', json('{}')) FROM record_head WHERE name = 'idle'".to_owned(),
-        "INSERT INTO record_index (name, version, value) SELECT replace(name, char(1) || 'idle', char(1) || 'second'), 1, value FROM record_index WHERE name LIKE '%' || char(1) || 'idle'".to_owned(),
+        "INSERT INTO record_thread (name, version, value) SELECT 'second', 1, \
+         json_set(value, '$.id', 'second', '$.previous', 'idle', '$.next', NULL) FROM \
+         record_thread WHERE name = 'idle'"
+            .to_owned(),
+        "INSERT INTO record_head (name, version, value) SELECT 'second', 1, json_set(value, \
+         '$.version', 0, '$.hash', '', '$.counters', json('{}')) FROM record_head WHERE name \
+         = 'idle'"
+            .to_owned(),
+        "INSERT INTO record_index (name, version, value) SELECT replace(name, char(1) || \
+         'idle', char(1) || 'second'), 1, value FROM record_index WHERE name LIKE '%' || \
+         char(1) || 'idle'"
+            .to_owned(),
         moved.to_owned(),
         set_fields_sql("head", "idle", "'$.status', 'continued'"),
         set_fields_sql("thread", "idle", "'$.outcome', 'continued'"),
-        "UPDATE record_index SET name = replace(name, 'status' || char(1) || 'idle', 'status' || char(1) || 'continued') WHERE name LIKE 'status%' AND name LIKE '%' || char(1) || 'idle'".to_owned(),
-        "UPDATE record_index SET name = replace(name, 'status' || char(1) || 'second', 'status' || char(1) || 'idle') WHERE name LIKE 'status%second'".to_owned(),
+        "UPDATE record_index SET name = replace(name, 'status' || char(1) || 'idle', \
+         'status' || char(1) || 'continued') WHERE name LIKE 'status%' AND name LIKE '%' || \
+         char(1) || 'idle'"
+            .to_owned(),
+        "UPDATE record_index SET name = replace(name, 'status' || char(1) || 'second', \
+         'status' || char(1) || 'idle') WHERE name LIKE 'status%second'"
+            .to_owned(),
     ]
     .join(";")
 }

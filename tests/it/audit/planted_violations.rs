@@ -37,15 +37,17 @@ pub fn check_violations(cases: &[(StoreInvariant, &str, String)]) {
     assert!(unsaid.is_empty(), "{}", unsaid.join("\n"));
 }
 
-/// Symptom: a name or an id that is longer than a key may be ended the audit (`key is 539, the most is 512`). Fix: no
-/// record can have it, so there is none. The kind: names of records, and ids in what they say.
+/// Symptom: a name or an id that is longer than a key may be ended the audit (`key is 539,
+/// the most is 512`). Fix: no record can have it, so there is none. The kind: names of
+/// records, and ids in what they say.
 #[test]
 fn names_and_ids_that_no_key_can_be_end_no_audit() {
     let kept = ClosedStore::new();
     let long = "printf('%.*c', 512, 'x')";
     let set = |collection: &str, field: &str| {
         format!(
-            "UPDATE record_{collection} SET value = json_set(value, '$.{field}', {long} || 'x')"
+            "UPDATE record_{collection} SET value = json_set(value, '$.{field}', {long} || \
+             'x')"
         )
     };
     for sql in [
@@ -66,7 +68,8 @@ fn names_and_ids_that_no_key_can_be_end_no_audit() {
 /// SQL that replaces fields of a record by SQL expressions.
 pub fn set_fields_sql(collection: &str, name: &str, fields: &str) -> String {
     format!(
-        "UPDATE record_{collection} SET value = json_set(value, {fields}) WHERE name = '{name}'"
+        "UPDATE record_{collection} SET value = json_set(value, {fields}) WHERE name = \
+         '{name}'"
     )
 }
 
@@ -95,7 +98,8 @@ fn tampered_histories_are_reported() {
     );
     let edit = |which: &str| {
         format!(
-            "UPDATE entry SET value = replace(value, '\"time\":{{\"seconds\":18', '\"time\":{{\"seconds\":17') WHERE {which}"
+            "UPDATE entry SET value = replace(value, '\"time\":{{\"seconds\":18', \
+             '\"time\":{{\"seconds\":17') WHERE {which}"
         )
     };
     let cases = [
@@ -171,19 +175,21 @@ fn lost_and_changed_records_are_reported() {
     check_violations(&cases);
 }
 
-/// A record that the store itself cannot read hides neither its thread's findings nor those of
-/// others.
+/// A record that the store itself cannot read hides neither its thread's findings nor those
+/// of others.
 #[test]
 fn unreadable_records_hide_no_other_findings() {
     let kept = ClosedStore::new();
     let spent = set_fields_sql("head", "top", "'$.counters.spend', 1");
     for table in ["head", "thread", "chain", "due", "index"] {
         let blob = format!(
-            "UPDATE record_{table} SET value = x'01' WHERE rowid = (SELECT min(rowid) FROM record_{table})"
+            "UPDATE record_{table} SET value = x'01' WHERE rowid = (SELECT min(rowid) FROM \
+             record_{table})"
         );
         let blob = match table {
             "due" | "index" => format!(
-                "UPDATE record_{table} SET value = x'01' WHERE name = (SELECT min(name) FROM record_{table})"
+                "UPDATE record_{table} SET value = x'01' WHERE name = (SELECT min(name) FROM \
+                 record_{table})"
             ),
             _ => blob,
         };
@@ -331,8 +337,8 @@ fn wrong_accounts_are_reported() {
             "top",
             set_fields_sql("chain", "top", "'$.account.reported', 1"),
         ),
-        // The real spend of a thread, where its counter is wrong and its account agrees with the
-        // counter.
+        // The real spend of a thread, where its counter is wrong and its account agrees with
+        // the counter.
         (
             Ledger,
             "done",
@@ -349,7 +355,8 @@ fn wrong_accounts_are_reported() {
 /// SQL that changes the newest entry of a thread that has `has` in its text.
 fn edit_newest_sql(thread: &str, has: &str, json: &str) -> String {
     format!(
-        "UPDATE entry SET value = {json} WHERE id = (SELECT max(id) FROM entry WHERE id / 4294967296 = \
+        "UPDATE entry SET value = {json} WHERE id = (SELECT max(id) FROM entry WHERE id / \
+         4294967296 = \
          (SELECT id FROM partition WHERE name = '{thread}') AND value LIKE '%{has}%')"
     )
 }
@@ -394,10 +401,10 @@ fn wrong_counters_are_reported() {
     check_violations(&cases);
 }
 
-/// Symptom: one record of 5 MB hid the records behind it from the audit, and a forged id reached
-/// the terminal. Cause: a page that could not be read ended its collection; direction marks are no
-/// control characters. Fix: the names behind it are read from the end. Kind: each collection, with
-/// the record at its beginning and a forged one at its end.
+/// Symptom: one record of 5 MB hid the records behind it from the audit, and a forged id
+/// reached the terminal. Cause: a page that could not be read ended its collection; direction
+/// marks are no control characters. Fix: the names behind it are read from the end. Kind:
+/// each collection, with the record at its beginning and a forged one at its end.
 #[test]
 fn oversized_or_forged_records_hide_no_others() {
     let kept = ClosedStore::new();

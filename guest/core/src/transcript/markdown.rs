@@ -3,8 +3,8 @@
 //! Text of users, models and tools is shown in blocks that it cannot close. A fence is always
 //! longer than any run of backticks inside it, and quoted text is quoted line by line, whatever
 //! ends its lines. ASCII control characters are shown as their Unicode pictures and other hidden
-//! characters ([`threadkeep_units::printable`]) by their number. So no terminal or viewer obeys them, and the
-//! file stays text.
+//! characters ([`threadkeep_units::printable`]) by their number. So no terminal or viewer obeys
+//! them, and the file stays text.
 //!
 //! The part of each entry ends with a comment with its version and its length. A program that
 //! continues the file knows from its end alone which version it reaches. An entry that shows
@@ -119,7 +119,8 @@ fn error_text(error: &ErrorEvent) -> String {
 
 fn charge_text(charge: &ChargedEvent) -> String {
     format!(
-        "nobody knows what the call that version {} admitted cost: {} USD are charged, of at most {} USD",
+        "nobody knows what the call that version {} admitted cost: {} USD are charged, of at most \
+         {} USD",
         charge.version, charge.spend, charge.most
     )
 }

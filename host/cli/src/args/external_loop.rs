@@ -14,23 +14,31 @@ pub(super) const HOLD_TIME_DEFAULT: &str = "10m";
 The token alone goes to standard output:
 
   export THREADKEEP_TOKEN=$(threadkeep open my-chat)
-  echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append my-chat
+  echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append \
+  my-chat
   threadkeep close my-chat idle")]
 pub struct OpenArgs {
     /// Its id
     pub thread: String,
     /// The time to hold it, at most 1h: after it another process may end the hold
-    #[arg(long = "for", value_name = "TIME", value_parser = duration, default_value = HOLD_TIME_DEFAULT)]
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        value_parser = duration,
+        default_value = HOLD_TIME_DEFAULT
+    )]
     pub time: Duration,
 }
 
 /// The arguments of `append`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-All lines are one commit. Messages that were sent to the thread meanwhile are taken with it and printed, one a line.
+All lines are one commit. Messages that were sent to the thread meanwhile are taken with it and \
+printed, one a line.
 Without a token, events can be added to a thread that nobody holds.
 
-  echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append my-chat")]
+  echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append \
+  my-chat")]
 pub struct AppendArgs {
     /// Its id
     pub thread: String,

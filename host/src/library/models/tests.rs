@@ -11,9 +11,11 @@ providers:
   mine: {wire: openai, base_url: "${MINE_BASE_URL}/v1/"}
   demo: {wire: scripted, file: answers.json}
 models:
-  gpt-4o-mini: {provider: openai, window: 128000, output: 16384, prices: {input: "0.15", cache_read: 0.0750, output: "0.60"}}
+  gpt-4o-mini: {provider: openai, window: 128000, output: 16384,
+      prices: {input: "0.15", cache_read: 0.0750, output: "0.60"}}
   meta/llama-3.1:8b: {provider: mine, output: 4096}
-  script: {provider: demo, window: 1000, output: 100, prices: {input: 1, output: 2, cache_write: "0"}}
+  script: {provider: demo, window: 1000, output: 100,
+      prices: {input: 1, output: 2, cache_write: "0"}}
 tiers: {default: gpt-4o-mini, fast: script}
 "#;
 
@@ -35,7 +37,10 @@ fn documents_for_the_guest() {
     let cases = [
         (
             "default",
-            r#"{"name":"gpt-4o-mini","provider":"openai","window":128000,"output":16384,"prices":{"input":"0.15","output":"0.60","read":"0.0750"}}"#,
+            concat!(
+                r#"{"name":"gpt-4o-mini","provider":"openai","window":128000,"output":16384,"#,
+                r#""prices":{"input":"0.15","output":"0.60","read":"0.0750"}}"#
+            ),
         ),
         (
             "meta/llama-3.1:8b",
@@ -43,7 +48,10 @@ fn documents_for_the_guest() {
         ),
         (
             "fast",
-            r#"{"name":"script","provider":"demo","window":1000,"output":100,"prices":{"input":"1","output":"2","write":"0"}}"#,
+            concat!(
+                r#"{"name":"script","provider":"demo","window":1000,"output":100,"#,
+                r#""prices":{"input":"1","output":"2","write":"0"}}"#
+            ),
         ),
     ];
     for (name, expected) in cases {

@@ -1,8 +1,8 @@
 //! The exchange that every adapter over HTTP shares: one `POST` whose answer is a stream of events,
 //! read within bounds.
 //!
-//! An [`ProviderEndpoint`] makes exactly one request for each exchange: no retry, no redirect, no proxy
-//! from the environment. The modules:
+//! An [`ProviderEndpoint`] makes exactly one request for each exchange: no retry, no redirect, no
+//! proxy from the environment. The modules:
 //!
 //! - `normal` parses the conversation as it is stored, `conversation` makes the form that servers
 //!   accept, `origin` handles the fields that go back to one provider alone.
@@ -292,8 +292,8 @@ impl ProviderEndpoint {
         }
     }
 
-    /// Turns a refusal of a single field into [`ExchangeFault::FieldRefused`], if the next request will
-    /// differ.
+    /// Turns a refusal of a single field into [`ExchangeFault::FieldRefused`], if the next request
+    /// will differ.
     fn learn_refusal(
         &self,
         request: &CompletionRequest,

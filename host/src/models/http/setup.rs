@@ -25,12 +25,14 @@ pub enum SetupError {
     /// The address has a user, a password, a query or a fragment. They would be sent or logged in
     /// unexpected places.
     #[error(
-        "the provider's base_url must not have a user, a password, a query or a fragment; the key has a field of its own"
+        "the provider's base_url must not have a user, a password, a query or a fragment; the key \
+         has a field of its own"
     )]
     Parts,
     /// The address is loopback, link-local or private, and such addresses are out of reach.
     #[error(
-        "the provider's base_url is a loopback, link-local or private address, and those are not granted"
+        "the provider's base_url is a loopback, link-local or private address, and those are not \
+         granted"
     )]
     OutOfReach,
     /// A configured header cannot be sent.

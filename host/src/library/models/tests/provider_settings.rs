@@ -96,7 +96,8 @@ fn settings_that_mean_nothing_are_refused_by_name() {
     let openai = |setting: &str| provider(&format!("wire: openai, {setting}"));
     let model = |options: &str| {
         format!(
-            "providers: {{p: {{wire: openai}}}}\nmodels: {{m: {{provider: p, options: {options}}}}}\n"
+            "providers: {{p: {{wire: openai}}}}\nmodels: {{m: {{provider: p, options: \
+             {options}}}}}\n"
         )
     };
     let many: Vec<String> = (0..40).map(|n| format!("h{n}: x")).collect();
