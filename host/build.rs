@@ -1,8 +1,9 @@
 //! Finds the component for the host to embed. Nothing is built or fetched here.
 //!
-//! It is what `THREADKEEP_COMPONENT` names; else `component/threadkeep.wasm` in the target directory, where `cargo xtask
-//! component` writes it; else in the target directory of the checkout, for crates outside its workspace; else beside
-//! this file, where the published package carries it. The path is handed on as `THREADKEEP_COMPONENT_PATH`.
+//! It is what `THREADKEEP_COMPONENT` names; else `component/threadkeep.wasm` in the target
+//! directory, where `cargo xtask component` writes it; else in the target directory of the
+//! checkout, for crates outside its workspace; else beside this file, where the published package
+//! carries it. The path is handed on as `THREADKEEP_COMPONENT_PATH`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -54,7 +55,8 @@ fn in_folder(folder: &Path) -> PathBuf {
 
 fn missing(host: &Path) -> String {
     format!(
-        "the component is not built yet: run `cargo xtask component` in the checkout of Threadkeep that {} is part of, \
+        "the component is not built yet: run `cargo xtask component` in the checkout of Threadkeep \
+         that {} is part of, \
          or name a component file in the environment variable {OVERRIDE}",
         host.display()
     )

@@ -25,7 +25,8 @@ use std::sync::Arc;
 /// The directory of a tenant inside its project.
 pub const AI_DIR: &str = ".ai";
 
-/// Most variables in an [`EnvironmentSnapshot`]; a shell has about a hundred. Further ones are left out.
+/// Most variables in an [`EnvironmentSnapshot`]; a shell has about a hundred. Further ones are left
+/// out.
 pub const VARIABLES_MAX: usize = 4_096;
 
 /// Longest value that is kept, in bytes. Keys and addresses have less than a kilobyte.
@@ -458,7 +459,8 @@ pub(crate) fn read_bounded(
 /// expanded from it; none of it enters the component. Its `Debug` shows no value.
 ///
 /// The writer of `models.yaml` chooses where a variable is sent, so pass only what may be sent:
-/// [`EnvironmentSnapshot::for_providers`] for the operator's own project, [`EnvironmentSnapshot::with_only`] for others.
+/// [`EnvironmentSnapshot::for_providers`] for the operator's own project,
+/// [`EnvironmentSnapshot::with_only`] for others.
 #[derive(Clone, Default)]
 pub struct EnvironmentSnapshot {
     variables: Arc<BTreeMap<String, String>>,

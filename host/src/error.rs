@@ -16,8 +16,8 @@ pub enum CallError {
     /// `unknown`.
     #[error("{}", describe(.0).message)]
     Refused(wit::Error),
-    /// The call reached a limit of [`EngineLimits`](crate::limits::EngineLimits), by name. Its instance, if it
-    /// had one, is dropped; what it had committed stands.
+    /// The call reached a limit of [`EngineLimits`](crate::limits::EngineLimits), by name. Its
+    /// instance, if it had one, is dropped; what it had committed stands.
     #[error("a call was stopped by the limit {0}")]
     Limit(&'static str),
     /// The component trapped. Its instance is dropped; what it had committed stands.
@@ -28,7 +28,8 @@ pub enum CallError {
     Abandoned,
     /// The system gives no thread to run the call on. Nothing was written.
     #[error(
-        "no thread can be started for the call: the process has as many as it may, or memory is short"
+        "no thread can be started for the call: the process has as many as it may, or memory is \
+         short"
     )]
     NoThread,
     /// A call that must not be made twice ended with an unknown outcome: check whether it was made

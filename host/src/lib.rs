@@ -7,10 +7,10 @@
 //! and enforces ceilings.
 //!
 //! Begin with [`project::OpenProject`], which makes a directory a tenant, or with
-//! [`component::TenantContext::new`] over your own [`storage::StorageBackend`] and [`library::TenantLibrary`]. Models
-//! are behind [`models::ModelProvider`], tools behind [`tools::ToolSet`]; [`component::add_to_linker`] serves a
-//! wasmtime engine that you already have. The guide is `docs/embedding.md` in the repository; its
-//! code is the crate `examples/embedder`.
+//! [`component::TenantContext::new`] over your own [`storage::StorageBackend`] and
+//! [`library::TenantLibrary`]. Models are behind [`models::ModelProvider`], tools behind
+//! [`tools::ToolSet`]; [`component::add_to_linker`] serves a wasmtime engine that you already have.
+//! The guide is `docs/embedding.md` in the repository; its code is the crate `examples/embedder`.
 //!
 //! | feature | brings |
 //! |---|---|

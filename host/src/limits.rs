@@ -172,7 +172,8 @@ impl EngineLimits {
         if self.calls_running_max >= self.call_threads_max {
             let (running, threads) = (self.calls_running_max, self.call_threads_max);
             let problem = format!(
-                "{running} calls of one tenant would take all {threads} threads: at most {} may run at once",
+                "{running} calls of one tenant would take all {threads} threads: at most {} may \
+                 run at once",
                 threads.saturating_sub(1)
             );
             return Some(("calls_running_max", problem));

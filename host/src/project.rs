@@ -260,7 +260,8 @@ impl OpenProject {
 
     /// A driver for the project's threads, under this process's lock.
     pub fn driver(&self) -> Driver {
-        self.driver_with_models(Arc::<ProjectModels>::clone(&self.models) as Arc<dyn ModelProviders>)
+        let models: Arc<ProjectModels> = Arc::clone(&self.models);
+        self.driver_with_models(models)
     }
 
     /// A driver with other providers than the project's.
@@ -382,7 +383,8 @@ impl ProjectModels {
             permanent_failure(
                 "unknown_model",
                 format!(
-                    "there is no model {model} in .ai/config/models.yaml, or {policy} does not grant it"
+                    "there is no model {model} in .ai/config/models.yaml, or {policy} does not \
+                     grant it"
                 ),
             )
         })?;

@@ -105,10 +105,11 @@ impl Tenant {
     /// while the store cannot be reached. Every export may be repeated. An error that a worn
     /// instance may have caused is tried once more in a clean one. A lease of another holder is no
     /// contention.
-    async fn call_with_retries<T: Send + 'static>(
-        &self,
-        export: impl Fn(&Threads, &mut Store<InstanceState>) -> ExportResult<T> + Send + Sync + 'static,
-    ) -> Result<T, CallError> {
+    async fn call_with_retries<T, E>(&self, export: E) -> Result<T, CallError>
+    where
+        T: Send + 'static,
+        E: Fn(&Threads, &mut Store<InstanceState>) -> ExportResult<T> + Send + Sync + 'static,
+    {
         let export = Arc::new(export);
         let (mut wait, mut repeats, mut clean) = (REPEAT_AFTER, 0, false);
         loop {
@@ -128,19 +129,20 @@ impl Tenant {
     }
 
     /// Calls an export, once.
-    async fn call_once<T: Send + 'static>(
-        &self,
-        export: impl FnOnce(&Threads, &mut Store<InstanceState>) -> ExportResult<T> + Send + 'static,
-    ) -> Result<T, CallError> {
+    async fn call_once<T, E>(&self, export: E) -> Result<T, CallError>
+    where
+        T: Send + 'static,
+        E: FnOnce(&Threads, &mut Store<InstanceState>) -> ExportResult<T> + Send + 'static,
+    {
         self.call_on_pool(false, export).await.result
     }
 
     /// Calls an export on the engine's pool, in a warm instance unless `clean`.
-    async fn call_on_pool<T: Send + 'static>(
-        &self,
-        clean: bool,
-        export: impl FnOnce(&Threads, &mut Store<InstanceState>) -> ExportResult<T> + Send + 'static,
-    ) -> CallAnswer<T> {
+    async fn call_on_pool<T, E>(&self, clean: bool, export: E) -> CallAnswer<T>
+    where
+        T: Send + 'static,
+        E: FnOnce(&Threads, &mut Store<InstanceState>) -> ExportResult<T> + Send + 'static,
+    {
         let tenant = self.clone();
         let called = self.engine.run_call(self.lane, move |deadline| {
             tenant.call_on_thread(clean, deadline, export)

@@ -154,7 +154,8 @@ impl CallTimes {
         let (quiet, attacked) = (at(&mut self.quiet, 99), at(&mut self.attacked, 99));
         let (half_quiet, half) = (at(&mut self.quiet, 50), at(&mut self.attacked, 50));
         println!(
-            "  {attack:10} {:>8} {quiet:>7.0} us {attacked:>7.0} us {:>7.2} {half_quiet:>8.0} us {half:>7.0} us {:>7.2}",
+            "  {attack:10} {:>8} {quiet:>7.0} us {attacked:>7.0} us {:>7.2} {half_quiet:>8.0} us \
+             {half:>7.0} us {:>7.2}",
             self.attacks,
             attacked / quiet,
             half / half_quiet,

@@ -64,10 +64,12 @@ fn main() {
         candidates::compare(durability, WARM_STEPS.min(steps), steps).print(name, goal);
     }
     println!(
-        "`component`: called on the caller's thread. `tenant`: `Tenant::submit`, over the engine's pool of threads."
+        "`component`: called on the caller's thread. `tenant`: `Tenant::submit`, over the engine's \
+         pool of threads."
     );
     println!(
-        "the same without a budget (a model that costs nothing) and with one, native; each is one commit"
+        "the same without a budget (a model that costs nothing) and with one, native; each is one \
+         commit"
     );
     println!(
         "  {:16} {:>9} {:>9} {:>12} {:>14} {:>9} {:>9}",
@@ -91,7 +93,8 @@ fn main() {
         let [shown_none, shown_root, shown_own, shown_shared] =
             [none, root, own, shared].map(figures::micros);
         println!(
-            "  {name:16} {shown_none:>9} {shown_root:>9} {shown_own:>12} {shown_shared:>14} {:>9} {:>9}",
+            "  {name:16} {shown_none:>9} {shown_root:>9} {shown_own:>12} {shown_shared:>14} {:>9} \
+             {:>9}",
             figures::ratio(root, none),
             figures::ratio(own, none),
         );

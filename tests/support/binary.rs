@@ -30,7 +30,8 @@ pub fn path() -> &'static Path {
         let built = build(&folder);
         assert!(
             built || binary.is_file(),
-            "{} is not there and cannot be built: cargo build --package threadkeep --bin threadkeep",
+            "{} is not there and cannot be built: cargo build --package threadkeep --bin \
+             threadkeep",
             binary.display()
         );
         binary

@@ -48,13 +48,24 @@ impl MapLibrary {
             "front": {"capabilities": ["execute.tool.*"], "limits": {"spend": "0.1"}},
         });
         Self::new()
-            .with("directive", "work", &directive("work", serde_json::json!({"turns": 12})))
+            .with(
+                "directive",
+                "work",
+                &directive("work", serde_json::json!({"turns": 12})),
+            )
             .with("directive", "boss", &all.to_string())
-            .with("directive", "poor", &directive("poor", serde_json::json!({"spend": "0.001"})))
+            .with(
+                "directive",
+                "poor",
+                &directive("poor", serde_json::json!({"spend": "0.001"})),
+            )
             .with(
                 "model",
                 "default",
-                r#"{"name":"default","provider":"p","window":200000,"output":400,"prices":{"input":"1","output":"2"}}"#,
+                concat!(
+                    r#"{"name":"default","provider":"p","window":200000,"output":400,"#,
+                    r#""prices":{"input":"1","output":"2"}}"#
+                ),
             )
             .with("tool", "read", &tool("read", true, false))
             .with("tool", "write", &tool("write", false, false))

@@ -117,7 +117,8 @@ fn add_exports(text: &mut String, resolve: &Resolve, world: WorldId) {
     }
     if !text.contains("cabi_realloc") {
         text.push_str(
-            "(func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 1024))\n",
+            "(func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const \
+             1024))\n",
         );
     }
     text.push(')');

@@ -60,7 +60,8 @@ fn deny(skips: &mut SkippedParts) -> Result<()> {
     let version = process::output(process::cargo().args(["deny", "--version"]));
     if version.is_none_or(|version| !version.ends_with(DENY_VERSION)) {
         skips.add(format!(
-            "bans, licences, sources and advisories: run `cargo install --locked cargo-deny@{DENY_VERSION}`"
+            "bans, licences, sources and advisories: run `cargo install --locked \
+             cargo-deny@{DENY_VERSION}`"
         ));
         return Ok(());
     }

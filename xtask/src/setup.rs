@@ -21,7 +21,10 @@ fn add_target() -> Result<()> {
     println!("adding the Rust target {WASM_TARGET}");
     let mut rustup = process::program("rustup");
     process::run(rustup.args(["target", "add", WASM_TARGET])).with_context(|| {
-        format!("the Rust target {WASM_TARGET} is missing: connect to the network and run `rustup target add {WASM_TARGET}`")
+        format!(
+            "the Rust target {WASM_TARGET} is missing: connect to the network and run `rustup \
+             target add {WASM_TARGET}`"
+        )
     })
 }
 

@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn imports_get_their_full_names() -> Result<()> {
-        let text = "package a:b@0.1.0;\nworld w {\n    /// One.\n    import clock;\n    import log-store;\n    export x;\n}";
+        let text = "package a:b@0.1.0;\nworld w \
+                    {\n    /// One.\n    import clock;\n    import log-store;\n    export x;\n}";
         let names = parse(text)?;
         assert_eq!(
             names.iter().map(String::as_str).collect::<Vec<_>>(),

@@ -32,7 +32,8 @@ fn create_tenants(name: &str, names: &[&str]) -> PathBuf {
 
 fn write_model_table(root: &Path, tenant: &str, name: &str) {
     let table = format!(
-        "providers: {{{name}: {{wire: scripted, file: script.json}}}}\nmodels:\n  tiny: {{provider: {name}, window: 32000, \
+        "providers: {{{name}: {{wire: scripted, file: script.json}}}}\nmodels:\n  tiny: \
+         {{provider: {name}, window: 32000, \
          output: 500, prices: {{input: \"1\", output: \"2\"}}}}\ntiers: {{default: tiny}}\n"
     );
     std::fs::write(

@@ -26,47 +26,122 @@ type RewriteFn = fn(&str) -> String;
 const RECORDS: [(RewriteFn, &str); 13] = [
     (
         rewrite!(ThreadRecord),
-        r#"{"format":1,"id":"Research-1","directive":"research","parent":"p","chain":"Research-1","previous":"a","next":"b","agent":"ann","task":"t","title":"A \"title\" \\ \u0000\b\f\n\r\t\u001f/é漢🙂","model":"default","limits":{"turns":1,"tokens":2,"spend":18446744073709551615,"spawns":4,"depth":5,"duration":6},"capabilities":["execute.tool.*","x"],"overrides":{"model":"m","limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":["c"]},"inputs":"{\"topic\":0.10}","pin":"00","outcome":"completed","result":"\"done\"","created":{"seconds":-5,"nanos":999999999}}"#,
+        concat!(
+            r#"{"format":1,"id":"Research-1","directive":"research","parent":"p","#,
+            r#""chain":"Research-1","previous":"a","next":"b","agent":"ann","task":"t","#,
+            r#""title":"A \"title\" \\ \u0000\b\f\n\r\t\u001f/é漢🙂","model":"default","#,
+            r#""limits":{"turns":1,"tokens":2,"spend":18446744073709551615,"spawns":4,"depth":5,"#,
+            r#""duration":6},"capabilities":["execute.tool.*","x"],"overrides":{"model":"m","#,
+            r#""limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"#,
+            r#""duration":null},"capabilities":["c"]},"inputs":"{\"topic\":0.10}","pin":"00","#,
+            r#""outcome":"completed","result":"\"done\"","created":{"seconds":-5,"#,
+            r#""nanos":999999999}}"#
+        ),
     ),
     (
         rewrite!(ThreadRecord),
-        r#"{"format":1,"id":"chat-1","directive":null,"parent":null,"chain":"chat-1","previous":null,"next":null,"agent":null,"task":null,"title":null,"model":"default","limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":[],"overrides":{"model":null,"limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":[]},"inputs":"{}","pin":null,"outcome":null,"result":null,"created":{"seconds":1771322456,"nanos":0}}"#,
+        concat!(
+            r#"{"format":1,"id":"chat-1","directive":null,"parent":null,"chain":"chat-1","#,
+            r#""previous":null,"next":null,"agent":null,"task":null,"title":null,"#,
+            r#""model":"default","limits":{"turns":null,"tokens":null,"spend":null,"#,
+            r#""spawns":null,"depth":null,"duration":null},"capabilities":[],"#,
+            r#""overrides":{"model":null,"limits":{"turns":null,"tokens":null,"spend":null,"#,
+            r#""spawns":null,"depth":null,"duration":null},"capabilities":[]},"inputs":"{}","#,
+            r#""pin":null,"outcome":null,"result":null,"created":{"seconds":1771322456,"#,
+            r#""nanos":0}}"#
+        ),
     ),
     (
         rewrite!(Head),
-        r#"{"format":1,"status":"running","cause":{"reason":"limit","code":"turns_exceeded","message":"m","value":25,"maximum":25},"run":2,"token":3,"holder":"h/1","expiry":{"seconds":10,"nanos":1},"request":"r","due":1000,"recency":2000,"step":{"version":7,"kind":"call-llm","started":{"seconds":1,"nanos":2},"deadline":{"seconds":3,"nanos":4},"tries":1,"hash":"aa","output":4096,"until":{"seconds":5,"nanos":6}},"round":{"version":7,"calls":[{"index":0,"idempotent":true},{"index":4294967295,"idempotent":false}]},"hold":{"amount":5,"prices":{"input":1,"output":2,"read":3,"write":4}},"counters":{"turns":1,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"spend":6,"duration":7,"run_turns":8,"run_tokens":9,"run_duration":10},"bad_rounds":1,"lost":2,"context":3,"prefix":"bb","asked":true,"version":7,"hash":"cc","intent":"cancel","mail_from":1,"mail_to":2,"limits":{"turns":0,"tokens":0,"spend":0,"spawns":0,"depth":0,"duration":0},"session":"s","updated":{"seconds":0,"nanos":0}}"#,
+        concat!(
+            r#"{"format":1,"status":"running","cause":{"reason":"limit","code":"turns_exceeded","#,
+            r#""message":"m","value":25,"maximum":25},"run":2,"token":3,"holder":"h/1","#,
+            r#""expiry":{"seconds":10,"nanos":1},"request":"r","due":1000,"recency":2000,"#,
+            r#""step":{"version":7,"kind":"call-llm","started":{"seconds":1,"nanos":2},"#,
+            r#""deadline":{"seconds":3,"nanos":4},"tries":1,"hash":"aa","output":4096,"#,
+            r#""until":{"seconds":5,"nanos":6}},"round":{"version":7,"calls":[{"index":0,"#,
+            r#""idempotent":true},{"index":4294967295,"idempotent":false}]},"hold":{"amount":5,"#,
+            r#""prices":{"input":1,"output":2,"read":3,"write":4}},"counters":{"turns":1,"#,
+            r#""usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"spend":6,"#,
+            r#""duration":7,"run_turns":8,"run_tokens":9,"run_duration":10},"bad_rounds":1,"#,
+            r#""lost":2,"context":3,"prefix":"bb","asked":true,"version":7,"hash":"cc","#,
+            r#""intent":"cancel","mail_from":1,"mail_to":2,"limits":{"turns":0,"tokens":0,"#,
+            r#""spend":0,"spawns":0,"depth":0,"duration":0},"session":"s","#,
+            r#""updated":{"seconds":0,"nanos":0}}"#
+        ),
     ),
     (
         rewrite!(Head),
-        r#"{"format":1,"status":"created","cause":null,"run":0,"token":0,"holder":null,"expiry":null,"request":null,"due":null,"recency":0,"step":null,"round":null,"hold":null,"counters":{"turns":0,"usage":{"input":0,"output":0,"read":0,"write":0,"reasoning":0},"spend":0,"duration":0,"run_turns":0,"run_tokens":0,"run_duration":0},"bad_rounds":0,"lost":0,"context":0,"prefix":"","version":0,"hash":"","intent":null,"mail_from":0,"mail_to":0,"limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"session":null,"updated":{"seconds":0,"nanos":0}}"#,
+        concat!(
+            r#"{"format":1,"status":"created","cause":null,"run":0,"token":0,"holder":null,"#,
+            r#""expiry":null,"request":null,"due":null,"recency":0,"step":null,"round":null,"#,
+            r#""hold":null,"counters":{"turns":0,"usage":{"input":0,"output":0,"read":0,"#,
+            r#""write":0,"reasoning":0},"spend":0,"duration":0,"run_turns":0,"run_tokens":0,"#,
+            r#""run_duration":0},"bad_rounds":0,"lost":0,"context":0,"prefix":"","version":0,"#,
+            r#""hash":"","intent":null,"mail_from":0,"mail_to":0,"limits":{"turns":null,"#,
+            r#""tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"#,
+            r#""session":null,"updated":{"seconds":0,"nanos":0}}"#
+        ),
     ),
     (
         rewrite!(ChainRecord),
-        r#"{"format":1,"tip":"t","parent":"p","children":1,"forks":2,"account":{"parent":"a","limit":1000000000,"spent":1,"held":2,"reserved":3,"reported":4,"users":5,"frozen":true}}"#,
+        concat!(
+            r#"{"format":1,"tip":"t","parent":"p","children":1,"forks":2,"#,
+            r#""account":{"parent":"a","limit":1000000000,"spent":1,"held":2,"reserved":3,"#,
+            r#""reported":4,"users":5,"frozen":true}}"#
+        ),
     ),
     (
         rewrite!(PinnedSettings),
-        r#"{"format":1,"prompt":"p","model":{"name":"m","provider":"q","window":200000,"output":4096,"prices":{"input":150000000,"output":600000000,"read":75000000,"write":150000000}},"tools":[{"name":"read_file","description":"d","schema":"{\"type\":\"object\"}","idempotent":true,"consent":false,"timeout":120000}],"limits":{"turns":25,"tokens":1000000,"spend":1000000000,"spawns":50,"depth":10,"duration":1800000},"capabilities":["execute.tool.*"]}"#,
+        concat!(
+            r#"{"format":1,"prompt":"p","model":{"name":"m","provider":"q","window":200000,"#,
+            r#""output":4096,"prices":{"input":150000000,"output":600000000,"read":75000000,"#,
+            r#""write":150000000}},"tools":[{"name":"read_file","description":"d","#,
+            r#""schema":"{\"type\":\"object\"}","idempotent":true,"consent":false,"#,
+            r#""timeout":120000}],"limits":{"turns":25,"tokens":1000000,"spend":1000000000,"#,
+            r#""spawns":50,"depth":10,"duration":1800000},"capabilities":["execute.tool.*"]}"#
+        ),
     ),
     (
         rewrite!(Entry),
-        r#"{"format":1,"version":7,"reason":"assistant-turn","time":{"seconds":1771322456,"nanos":5000000},"run":1,"commit":"0123456789abcdef","previous":"dd","answers":{"version":6,"hash":"ee"},"settled":{"version":6,"hold":100,"spend":90,"how":"settled"},"admitted":{"hold":200,"output":4096,"request":"ff"},"events":[{"type":"assistant_text","text":"t"},{"type":"partial","text":"u"}]}"#,
+        concat!(
+            r#"{"format":1,"version":7,"reason":"assistant-turn","time":{"seconds":1771322456,"#,
+            r#""nanos":5000000},"run":1,"commit":"0123456789abcdef","previous":"dd","#,
+            r#""answers":{"version":6,"hash":"ee"},"settled":{"version":6,"hold":100,"spend":90,"#,
+            r#""how":"settled"},"admitted":{"hold":200,"output":4096,"request":"ff"},"#,
+            r#""events":[{"type":"assistant_text","text":"t"},{"type":"partial","text":"u"}]}"#
+        ),
     ),
     (
         rewrite!(Entry),
-        r#"{"format":1,"version":1,"reason":"changed","time":{"seconds":0,"nanos":0},"run":0,"commit":"","previous":"","events":[]}"#,
+        concat!(
+            r#"{"format":1,"version":1,"reason":"changed","time":{"seconds":0,"nanos":0},"#,
+            r#""run":0,"commit":"","previous":"","events":[]}"#
+        ),
     ),
     (
         rewrite!(ChainRecord),
-        r#"{"format":1,"tip":"t","parent":"p","children":0,"forks":0,"account":{"parent":null,"limit":null,"spent":0,"held":0,"reserved":0,"reported":0,"users":0,"frozen":false},"above":["p","root"]}"#,
+        concat!(
+            r#"{"format":1,"tip":"t","parent":"p","children":0,"forks":0,"#,
+            r#""account":{"parent":null,"limit":null,"spent":0,"held":0,"reserved":0,"#,
+            r#""reported":0,"users":0,"frozen":false},"above":["p","root"]}"#
+        ),
     ),
     (
         rewrite!(Entry),
-        r#"{"format":1,"version":7,"reason":"attempt","time":{"seconds":0,"nanos":0},"run":1,"commit":"","previous":"","admitted":{"hold":200,"output":4096,"request":"ff","key":"turn-1"},"charged":[{"version":6,"hold":100,"spend":100,"how":"charged"}],"events":[]}"#,
+        concat!(
+            r#"{"format":1,"version":7,"reason":"attempt","time":{"seconds":0,"nanos":0},"#,
+            r#""run":1,"commit":"","previous":"","admitted":{"hold":200,"output":4096,"#,
+            r#""request":"ff","key":"turn-1"},"charged":[{"version":6,"hold":100,"spend":100,"#,
+            r#""how":"charged"}],"events":[]}"#
+        ),
     ),
     (
         rewrite!(ExternalHold),
-        r#"{"version":7,"key":"turn-1","model":"m","amount":5,"prices":{"input":1,"output":2,"read":3,"write":4},"tokens":9}"#,
+        concat!(
+            r#"{"version":7,"key":"turn-1","model":"m","amount":5,"prices":{"input":1,"#,
+            r#""output":2,"read":3,"write":4},"tokens":9}"#
+        ),
     ),
     (
         rewrite!(Attempt),
@@ -74,39 +149,71 @@ const RECORDS: [(RewriteFn, &str); 13] = [
     ),
     (
         rewrite!(ChargedAttempt),
-        r#"{"version":7,"hold":{"amount":5,"prices":{"input":1,"output":2,"read":3,"write":4}},"run":2,"tokens":9,"late":{"spend":4,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":0},"recorded":true}}"#,
+        concat!(
+            r#"{"version":7,"hold":{"amount":5,"prices":{"input":1,"output":2,"read":3,"#,
+            r#""write":4}},"run":2,"tokens":9,"late":{"spend":4,"usage":{"input":1,"output":2,"#,
+            r#""read":3,"write":4,"reasoning":0},"recorded":true}}"#
+        ),
     ),
 ];
 
 /// One event of each type, with the optional fields and without.
 const EVENTS: [&str; 21] = [
-    r#"{"type":"message","role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"},{"type":"image","text":""}],"id":"m1"}"#,
+    concat!(
+        r#"{"type":"message","role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"},"#,
+        r#"{"type":"image","text":""}],"id":"m1"}"#
+    ),
     r#"{"type":"message","role":"assistant","content":[],"synthetic":true}"#,
     r#"{"type":"tool_use","name":"read","arguments":"{\"a\": 1.50}","id":"x"}"#,
-    r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":false,"state":"done","cost":18446744073709551615}"#,
-    r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":true,"state":"denied","cost":0}"#,
-    r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":true,"state":"interrupted","cost":0}"#,
+    concat!(
+        r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":false,"#,
+        r#""state":"done","cost":18446744073709551615}"#
+    ),
+    concat!(
+        r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":true,"#,
+        r#""state":"denied","cost":0}"#
+    ),
+    concat!(
+        r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":true,"#,
+        r#""state":"interrupted","cost":0}"#
+    ),
     r#"{"type":"assistant_text","text":"t"}"#,
     r#"{"type":"thinking","text":"t","raw":"{}"}"#,
     r#"{"type":"thinking","text":"t"}"#,
-    r#"{"type":"result","model":"m","finish":"stop","usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"spend":6,"duration":7,"estimated":false}"#,
-    r#"{"type":"suspended","cause":{"reason":"error","code":"c","message":"m","value":null,"maximum":null}}"#,
+    concat!(
+        r#"{"type":"result","model":"m","finish":"stop","usage":{"input":1,"output":2,"read":3,"#,
+        r#""write":4,"reasoning":5},"spend":6,"duration":7,"estimated":false}"#
+    ),
+    concat!(
+        r#"{"type":"suspended","cause":{"reason":"error","code":"c","message":"m","value":null,"#,
+        r#""maximum":null}}"#
+    ),
     r#"{"type":"resumed","code":"c"}"#,
     r#"{"type":"partial","text":"t"}"#,
-    r#"{"type":"error","kind":"transient","code":"http_503","message":"m","attempt":2,"retry":500}"#,
+    concat!(
+        r#"{"type":"error","kind":"transient","code":"http_503","message":"m","attempt":2,"#,
+        r#""retry":500}"#
+    ),
     r#"{"type":"error","kind":"transient","code":"http_503","message":"m","attempt":2}"#,
     r#"{"type":"cancelled","by":"kill"}"#,
-    r#"{"type":"raised","limits":{"turns":1,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null}}"#,
+    concat!(
+        r#"{"type":"raised","limits":{"turns":1,"tokens":null,"spend":null,"spawns":null,"#,
+        r#""depth":null,"duration":null}}"#
+    ),
     r#"{"type":"title","title":"t"}"#,
     r#"{"type":"title","title":null}"#,
-    r#"{"type":"from_tomorrow","n":0.10,"list":[-0,-1,1e+400,18446744073709551616,true,null,"",{},[]],"z":1,"a":{"b":2}}"#,
+    concat!(
+        r#"{"type":"from_tomorrow","n":0.10,"list":[-0,-1,1e+400,18446744073709551616,true,null,"#,
+        r#""",{},[]],"z":1,"a":{"b":2}}"#
+    ),
     r#"{"type":"from_tomorrow"}"#,
 ];
 
 /// Events that were added later.
-const EVENTS_LATER: [&str; 1] = [
-    r#"{"type":"usage_corrected","version":7,"charged":5,"spend":4,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":0}}"#,
-];
+const EVENTS_LATER: [&str; 1] = [concat!(
+    r#"{"type":"usage_corrected","version":7,"charged":5,"spend":4,"usage":{"input":1,"#,
+    r#""output":2,"read":3,"write":4,"reasoning":0}}"#
+)];
 
 #[test]
 fn records_and_entries_keep_their_bytes() {
@@ -170,8 +277,14 @@ fn words_keep_their_spelling() {
 #[test]
 fn older_and_newer_texts_are_read() {
     let (without, with) = (
-        r#"{"type":"tool_result","version":7,"index":1,"name":"r","text":"t","failed":true,"state":"done","later":[1]}"#,
-        r#"{"type":"tool_result","version":7,"index":1,"name":"r","text":"t","failed":true,"state":"done","cost":0}"#,
+        concat!(
+            r#"{"type":"tool_result","version":7,"index":1,"name":"r","text":"t","failed":true,"#,
+            r#""state":"done","later":[1]}"#
+        ),
+        concat!(
+            r#"{"type":"tool_result","version":7,"index":1,"name":"r","text":"t","failed":true,"#,
+            r#""state":"done","cost":0}"#
+        ),
     );
     assert_eq!(rewrite!(Event)(without), with);
     let shuffled = r#"{"text":"t","type":"partial"}"#;
@@ -232,10 +345,25 @@ fn messages_keep_their_bytes() {
     assert_eq!(
         provider_messages(&entry),
         [
-            r#"{"role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"},{"type":"text","text":""}]}"#,
-            r#"{"role":"assistant","content":[{"type":"tool_use","id":"call_1_2","name":"read","arguments":"{\"a\": 1.50}"}]}"#,
-            r#"{"role":"tool","content":[{"type":"tool_result","id":"call_7_1","name":"read","text":"t","failed":false},{"type":"tool_result","id":"call_7_1","name":"read","text":"t","failed":true},{"type":"tool_result","id":"call_7_1","name":"read","text":"t","failed":true}]}"#,
-            r#"{"role":"assistant","content":[{"type":"text","text":"t"},{"type":"thinking","text":"t","raw":"{}"},{"type":"thinking","text":"t"}]}"#,
+            concat!(
+                r#"{"role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"},"#,
+                r#"{"type":"text","text":""}]}"#
+            ),
+            concat!(
+                r#"{"role":"assistant","content":[{"type":"tool_use","id":"call_1_2","#,
+                r#""name":"read","arguments":"{\"a\": 1.50}"}]}"#
+            ),
+            concat!(
+                r#"{"role":"tool","content":[{"type":"tool_result","id":"call_7_1","#,
+                r#""name":"read","text":"t","failed":false},{"type":"tool_result","#,
+                r#""id":"call_7_1","name":"read","text":"t","failed":true},"#,
+                r#"{"type":"tool_result","id":"call_7_1","name":"read","text":"t","#,
+                r#""failed":true}]}"#
+            ),
+            concat!(
+                r#"{"role":"assistant","content":[{"type":"text","text":"t"},{"type":"thinking","#,
+                r#""text":"t","raw":"{}"},{"type":"thinking","text":"t"}]}"#
+            ),
         ]
     );
 }
@@ -303,7 +431,13 @@ fn outcomes_keep_their_bytes() {
     for (outcome, text) in [
         (
             StepOutcome::Completion(completion()),
-            r#"{"completion":{"blocks":[{"type":"text","text":"t"},{"type":"thinking","text":"t","raw":null},{"type":"thinking","text":"t","raw":"{}"},{"type":"tool_use","id":"i","name":"n","arguments":"{}"}],"finish":"stop","usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"session":"s"}}"#,
+            concat!(
+                r#"{"completion":{"blocks":[{"type":"text","text":"t"},{"type":"thinking","#,
+                r#""text":"t","raw":null},{"type":"thinking","text":"t","raw":"{}"},"#,
+                r#"{"type":"tool_use","id":"i","name":"n","arguments":"{}"}],"finish":"stop","#,
+                r#""usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"#,
+                r#""session":"s"}}"#
+            ),
         ),
         (
             StepOutcome::Completion(bare),
@@ -311,15 +445,26 @@ fn outcomes_keep_their_bytes() {
         ),
         (
             StepOutcome::Failure(failure()),
-            r#"{"failure":{"kind":"transient","code":"c","message":"m","retry":5,"sent":true,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"partial":"p"}}"#,
+            concat!(
+                r#"{"failure":{"kind":"transient","code":"c","message":"m","retry":5,"#,
+                r#""sent":true,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"#,
+                r#""partial":"p"}}"#
+            ),
         ),
         (
             StepOutcome::Stopped(LlmFailure::default()),
-            r#"{"stopped":{"kind":"","code":"","message":"","retry":null,"sent":false,"usage":null,"partial":""}}"#,
+            concat!(
+                r#"{"stopped":{"kind":"","code":"","message":"","retry":null,"sent":false,"#,
+                r#""usage":null,"partial":""}}"#
+            ),
         ),
         (
             StepOutcome::ToolOutcomes(outcomes),
-            r#"{"outcomes":[{"version":7,"index":1,"state":"done","failed":false,"content":"c","cost":9},{"version":7,"index":1,"state":"interrupted","failed":false,"content":"c","cost":9}]}"#,
+            concat!(
+                r#"{"outcomes":[{"version":7,"index":1,"state":"done","failed":false,"#,
+                r#""content":"c","cost":9},{"version":7,"index":1,"state":"interrupted","#,
+                r#""failed":false,"content":"c","cost":9}]}"#
+            ),
         ),
         (StepOutcome::Waited, r#""waited""#),
     ] {

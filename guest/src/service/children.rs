@@ -329,8 +329,8 @@ impl<P: HostPorts> ThreadService<P> {
         self.load_waiting(loaded, &waits, true).map(Some)
     }
 
-    /// Does the same as [`ThreadService::sweep_page`]. Returns the start of the next page, or `None` if
-    /// all children were visited.
+    /// Does the same as [`ThreadService::sweep_page`]. Returns the start of the next page, or
+    /// `None` if all children were visited.
     pub fn sweep(&self, thread: &str, cursor: Option<String>) -> Result<Option<String>, Error> {
         Ok(self.sweep_page(thread, cursor)?.cursor)
     }
@@ -405,8 +405,8 @@ impl<P: HostPorts> ThreadService<P> {
         Ok(unreadable)
     }
 
-    /// Tells the children of threads that cannot be read, which pass nothing on themselves. Those of
-    /// them that cannot be told either are returned, and theirs are told in turn.
+    /// Tells the children of threads that cannot be read, which pass nothing on themselves. Those
+    /// of them that cannot be told either are returned, and theirs are told in turn.
     pub fn tell_below(
         &self,
         mut lost: Vec<String>,

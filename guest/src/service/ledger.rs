@@ -236,8 +236,8 @@ impl<P: HostPorts> ThreadService<P> {
         })
     }
 
-    /// Returns the key of a tree's top. One that cannot be read is a thread of the tree like any other;
-    /// one of which no record is left is there as long as the index names a child of it.
+    /// Returns the key of a tree's top. One that cannot be read is a thread of the tree like any
+    /// other; one of which no record is left is there as long as the index names a child of it.
     fn top_key(&self, thread: &str) -> Result<String, Error> {
         let top = id::key(thread);
         match self.load(thread) {

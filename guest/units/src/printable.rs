@@ -67,8 +67,8 @@ mod tests {
         for c in "aä漢ע\u{200c}\u{200d}\u{fe0f}\u{301}🙂\u{e0067} \u{a0}\u{ad}".chars() {
             assert!(!is_hidden_control(c), "{c:?}");
         }
-        for c in "\0\t\n\r\x1b\x7f\u{80}\u{85}\u{9b}\u{9f}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{2029}\
-                  \u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}"
+        for c in "\0\t\n\r\x1b\x7f\u{80}\u{85}\u{9b}\u{9f}\u{61c}\u{200b}\u{200e}\u{200f}\
+                  \u{2028}\u{2029}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}"
             .chars()
         {
             assert!(is_hidden_control(c), "{c:?}");

@@ -1,12 +1,13 @@
 //! Every command and option, with its help. The words are those of the documentation.
 
 mod budget;
+mod external_loop;
 
 pub use budget::{
     BillArgs, BudgetArgs, BudgetCommand, EstimateArgs, HoldArgs, ReleaseArgs, SettleArgs, TreeArgs,
 };
+pub use external_loop::{AppendArgs, CloseArgs, CloseOutcome, OpenArgs};
 
-use crate::token::LeaseToken;
 use crate::{inputs, money};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -33,15 +34,19 @@ const STATUSES: [&str; 10] = [
 ];
 
 const CANCELS: &str = "\
-A model call that is under way is dropped within seconds, and charged by estimate where nobody knows what it cost; tools that
-run are waited for. Exit code 0: it is cancelled, or will be. The command that runs the thread ends with 1.";
+A model call that is under way is dropped within seconds, and charged by estimate where nobody \
+knows what it cost; tools that
+run are waited for. Exit code 0: it is cancelled, or will be. The command that runs the thread \
+ends with 1.";
 
 const AUDITS: &str = "\
-Every figure is computed anew from the histories, without the code that wrote it. Runs may go on meanwhile. Exit code 1 if
+Every figure is computed anew from the histories, without the code that wrote it. Runs may go on \
+meanwhile. Exit code 1 if
 something is wrong: each finding says what was expected, what is there and what to do.";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 error, 2 usage, 3 suspended, 4 conflict or busy, 130 stopped by a second Ctrl-C.
+Exit codes: 0 done, 1 error, 2 usage, 3 suspended, 4 conflict or busy, 130 stopped by a second \
+Ctrl-C.
 With --json every command prints one JSON document, with the code as its field exit.
 
 Begin with threadkeep demo: it needs no network, no key and no project.
@@ -200,7 +205,8 @@ impl CapArgs {
 /// The arguments of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Ctrl-C once cancels the run, twice stops it at once. Either way the thread says how it ended, and what it cost is kept.
+Ctrl-C once cancels the run, twice stops it at once. Either way the thread says how it ended, and \
+what it cost is kept.
 
   threadkeep run describe --input file=notes.txt --spend 0.10")]
 pub struct RunArgs {
@@ -246,7 +252,8 @@ pub struct NewThreadArgs {
 /// The arguments of `chat`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A line that ends with a backslash goes on in the next one. On a terminal /help says what else there is; Ctrl-C stops a
+A line that ends with a backslash goes on in the next one. On a terminal /help says what else \
+there is; Ctrl-C stops a
 reply, twice it leaves. With --json each message gets one document, on one line.
 
   threadkeep chat --capability 'execute.tool.*'
@@ -266,7 +273,8 @@ pub struct ChatArgs {
 /// The arguments of `create`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Nothing runs: `threadkeep resume` starts it, `threadkeep chat` talks with a chat, and `threadkeep open` is for a loop of
+Nothing runs: `threadkeep resume` starts it, `threadkeep chat` talks with a chat, and `threadkeep \
+open` is for a loop of
 your own. The id alone goes to standard output:
 
   thread=$(threadkeep create describe --input file=notes.txt)")]
@@ -312,81 +320,6 @@ pub struct TitleArgs {
     pub none: bool,
 }
 
-/// Default time for which `open` holds a thread.
-const HOLD_TIME_DEFAULT: &str = "10m";
-
-/// The arguments of `open`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-The token alone goes to standard output:
-
-  export THREADKEEP_TOKEN=$(threadkeep open my-chat)
-  echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append my-chat
-  threadkeep close my-chat idle")]
-pub struct OpenArgs {
-    /// Its id
-    pub thread: String,
-    /// The time to hold it, at most 1h: after it another process may end the hold
-    #[arg(long = "for", value_name = "TIME", value_parser = duration, default_value = HOLD_TIME_DEFAULT)]
-    pub time: Duration,
-}
-
-/// The arguments of `append`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-All lines are one commit. Messages that were sent to the thread meanwhile are taken with it and printed, one a line.
-Without a token, events can be added to a thread that nobody holds.
-
-  echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append my-chat")]
-pub struct AppendArgs {
-    /// Its id
-    pub thread: String,
-    /// The token of a hold, THREAD#NUMBER [default: THREADKEEP_TOKEN, if it is set]
-    #[arg(long, value_name = "TOKEN")]
-    pub token: Option<LeaseToken>,
-    /// The version that you saw: if the thread is at another, nothing is added [default: the
-    /// newest]
-    #[arg(long, value_name = "VERSION")]
-    pub expected: Option<u64>,
-}
-
-/// The arguments of `close`.
-#[derive(Debug, Args)]
-pub struct CloseArgs {
-    /// Its id
-    pub thread: String,
-    /// The outcome of the hold
-    pub outcome: CloseOutcome,
-    /// The token of the hold, THREAD#NUMBER [default: THREADKEEP_TOKEN]
-    #[arg(long, value_name = "TOKEN")]
-    pub token: Option<LeaseToken>,
-    /// The result of a completed thread, any JSON; or of an error: {"code": ..., "message": ...}
-    #[arg(long, value_name = "JSON")]
-    pub result: Option<String>,
-}
-
-/// The outcome of a hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CloseOutcome {
-    /// The thread is idle and takes the next input.
-    Idle,
-    /// The thread has completed.
-    Completed,
-    /// The thread has failed.
-    Error,
-}
-
-impl CloseOutcome {
-    /// The name of the outcome.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Completed => "completed",
-            Self::Error => "error",
-        }
-    }
-}
-
 /// The arguments of `completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -415,7 +348,12 @@ pub struct ListArgs {
     #[command(flatten)]
     pub filter: ListFilter,
     /// The number of threads, 1 to 100
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX))
+    )]
     pub limit: u32,
     /// Go on where another list ended: its `cursor`
     #[arg(long, value_name = "CURSOR")]
@@ -453,7 +391,12 @@ pub struct ShowArgs {
     /// Its id
     pub thread: String,
     /// The number of its last events, at most 100
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=i64::from(EVENTS_MAX)))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(0..=i64::from(EVENTS_MAX))
+    )]
     pub events: u32,
 }
 
@@ -512,7 +455,8 @@ pub struct ThreadArgs {
 /// The arguments of `recover`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A process that dies lets go of its lock file, so its runs are found without a word from you. A holder on another
+A process that dies lets go of its lock file, so its runs are found without a word from you. A \
+holder on another
 machine, or under another host, must be named with --dead by somebody who knows that it is gone.")]
 pub struct RecoverArgs {
     /// A holder that is known to be dead, as `show` and `busy` errors name it; may be repeated

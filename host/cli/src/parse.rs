@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn a_run_with_everything() {
-        let line = "run a/b --input x=1 --input y=2=3 --message hi --model fast --turns 3 --tokens 4 --spend 0.5 \
+        let line = "run a/b --input x=1 --input y=2=3 --message hi --model fast --turns 3 --tokens \
+                    4 --spend 0.5 \
                     --duration 1m --id my-1 --title t";
         let CliCommand::Run(run) = parse(&arguments(line)).unwrap().command else {
             panic!("it is a run");

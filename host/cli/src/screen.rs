@@ -48,7 +48,8 @@ pub struct OutputScreen {
 }
 
 /// The hint for a lost answer, where a command sets none.
-const LOST_ANSWER_HINT: &str = "only the answer is lost, not what was done: `threadkeep list` and `threadkeep show` say it again";
+const LOST_ANSWER_HINT: &str = "only the answer is lost, not what was done: `threadkeep list` and \
+                                `threadkeep show` say it again";
 
 /// Shown in place of a next step for a thread that is lost.
 const LOST_THREAD_NOTICE: &str =

@@ -266,9 +266,12 @@ mod tests {
         assert_eq!(out.text(), "Let me look.\nIt holds a note.\n");
         assert_eq!(
             err.text(),
-            "run 1 of a-1\n  thinking\nturn 1: 100 input and 10 output tokens, 0.00012 USD so far\n  read_file {\"path\": \
-             \"x\"}\n  read_file done, 25 bytes\n  overloaded; next attempt in 1.5 s\n  too many calls; it goes on in 20 s\n  the \
-             provider reports 1000000000 tokens, which cannot be: 21000 are counted\nturn 2: 100 input and 10 output \
+            "run 1 of a-1\n  thinking\nturn 1: 100 input and 10 output tokens, 0.00012 USD so \
+             far\n  read_file {\"path\": \
+             \"x\"}\n  read_file done, 25 bytes\n  overloaded; next attempt in 1.5 s\n  too many \
+             calls; it goes on in 20 s\n  the \
+             provider reports 1000000000 tokens, which cannot be: 21000 are counted\nturn 2: 100 \
+             input and 10 output \
              tokens, 0.00012 USD so far\n"
         );
         assert_eq!(stream.into_reply(), "It holds a note.");

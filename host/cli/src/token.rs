@@ -32,7 +32,8 @@ impl LeaseToken {
         }
         let message = format!("the token {self} is not of {thread}");
         Err(CommandFault::usage(message).with_hint(format!(
-            "give the one that `threadkeep open {thread}` printed, with --token or in THREADKEEP_TOKEN"
+            "give the one that `threadkeep open {thread}` printed, with --token or in \
+             THREADKEEP_TOKEN"
         )))
     }
 }

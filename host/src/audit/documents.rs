@@ -114,8 +114,8 @@ impl Named {
         )
     }
 
-    /// Reports that the component cannot read a record that is JSON, unless the thread's history has a
-    /// finding already.
+    /// Reports that the component cannot read a record that is JSON, unless the thread's history
+    /// has a finding already.
     fn report_unreadable(&mut self, report: &mut AuditReport, thread: &str, why: &str) {
         let key = printable_text(thread).to_ascii_lowercase();
         if self.0.contains(&key) {

@@ -42,8 +42,9 @@ impl StoreAudit<'_> {
         Ok(())
     }
 
-    /// All of them at one moment if that can be had, as it nearly always can, and those that are wrong once more
-    /// together; else one by one. So a store with many wrong ones takes no longer than one with many right ones.
+    /// All of them at one moment if that can be had, as it nearly always can, and those that are
+    /// wrong once more together; else one by one. So a store with many wrong ones takes no longer
+    /// than one with many right ones.
     fn audit_entries(&mut self, collection: &str, names: &[String]) -> Result<(), StorageError> {
         let all = match self.entries_at_once(collection, names) {
             Ok(all) => all,
@@ -96,7 +97,8 @@ impl StoreAudit<'_> {
         }
     }
 
-    /// The chains that entries of an inbox are for, at no common moment: the tip of each leads to a head.
+    /// The chains that entries of an inbox are for, at no common moment: the tip of each leads to a
+    /// head.
     fn chains_of(&self, names: &[String]) -> Result<RecordSnapshot, StorageError> {
         let firsts = names.iter().map(|name| key_ends(name).0);
         let keys: BTreeSet<RecordKey> = firsts

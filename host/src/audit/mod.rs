@@ -2,11 +2,11 @@
 //! compared.
 //!
 //! It shares no code with the core that writes the records: it reads them as JSON, by the
-//! documented names, and computes its own sums. It runs over any [`StorageBackend`], also while others
-//! write. A finding counts only if one `get` of all records that it depends on shows it again, each
-//! record at the same version as before. Records that change too often for that are counted as
-//! unsettled. Memory is bounded by a page, by the records of one chain and its children, by the
-//! members of one account, and by the findings that are named.
+//! documented names, and computes its own sums. It runs over any [`StorageBackend`], also while
+//! others write. A finding counts only if one `get` of all records that it depends on shows it
+//! again, each record at the same version as before. Records that change too often for that are
+//! counted as unsettled. Memory is bounded by a page, by the records of one chain and its children,
+//! by the members of one account, and by the findings that are named.
 //!
 //! The invariants are those of DESIGN.md, section 15, with its numbers. Documents are compared by
 //! [`OpenProject::audit`](crate::project::OpenProject::audit), because only the component knows
@@ -93,7 +93,8 @@ impl StoreInvariant {
     pub fn advice(self) -> &'static str {
         match self {
             Self::Histories => {
-                "keep a copy of .ai/threads and put the thread back from an older one: a history is never mended"
+                "keep a copy of .ai/threads and put the thread back from an older one: a history \
+                 is never mended"
             }
             Self::Calls | Self::Chains => {
                 "do not go on with the thread: keep a copy of .ai/threads and report it"

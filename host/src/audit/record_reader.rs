@@ -129,7 +129,8 @@ impl RecordSnapshot {
     }
 }
 
-/// The records of these that exist. One whose name no record can have, because a forged record says it, does not.
+/// The records of these that exist. One whose name no record can have, because a forged record says
+/// it, does not.
 fn get_possible(
     storage: &dyn StorageBackend,
     keys: &[RecordKey],

@@ -91,9 +91,9 @@ struct WaitedChild {
 }
 
 /// Must a child with this head have answered a wait for it, whatever the operator's caps are, which
-/// are not known here? The rule of the core (`wait_standing` in `plan/related_thread.rs`), stated anew: a
-/// hand-off goes on in the next link, a child at rest that was told something goes on or ends by it,
-/// and one that was interrupted is revived by the driver of its tree.
+/// are not known here? The rule of the core (`wait_standing` in `plan/related_thread.rs`), stated
+/// anew: a hand-off goes on in the next link, a child at rest that was told something goes on or
+/// ends by it, and one that was interrupted is revived by the driver of its tree.
 fn has_stopped(head: &Value, shares: bool) -> bool {
     let told_to_end = !head["intent"].is_null();
     match text(&head["status"]) {

@@ -150,7 +150,8 @@ pub fn holder_state(threads: &Dir, holder: &str) -> Result<HolderState, Authorit
     }
 }
 
-/// The nonces of dead processes that have lock files; at most [`LOCK_FILES_MAX`] files are examined.
+/// The nonces of dead processes that have lock files; at most [`LOCK_FILES_MAX`] files are
+/// examined.
 pub fn dead_processes(threads: &Dir) -> Result<Vec<String>, AuthorityError> {
     let failed = |error| AuthorityError::from_io(PLACE, error);
     let Some(directory) = open_locks_dir(threads)? else {
@@ -210,8 +211,8 @@ fn open_lock_file(threads: &Dir, nonce: &str) -> Result<Option<(File, String)>, 
     Ok(file.map(|file| (file, display_place(&name))))
 }
 
-/// Removes the lock files of these processes, which [`dead_processes`] listed before their leases were
-/// closed, and returns the number removed. Processes that died since are not in the list.
+/// Removes the lock files of these processes, which [`dead_processes`] listed before their leases
+/// were closed, and returns the number removed. Processes that died since are not in the list.
 pub fn remove_lock_files(threads: &Dir, dead: &[String]) -> Result<usize, AuthorityError> {
     let Some(directory) = open_locks_dir(threads)? else {
         return Ok(0);

@@ -106,8 +106,8 @@ pub trait UsageBook: Send + Sync {
     }
 }
 
-/// A book that ends with the process. [`UsageBook::read_totals`] is the snapshot from which a later process may
-/// continue.
+/// A book that ends with the process. [`UsageBook::read_totals`] is the snapshot from which a later
+/// process may continue.
 #[derive(Debug, Default)]
 pub struct InMemoryBook(Mutex<UsageTotals>);
 

@@ -180,7 +180,8 @@ pub(super) fn bound_completion(
         return Ok(completion);
     }
     let message = format!(
-        "the model's reply has {bytes} bytes in {blocks} blocks, at most {REPLY_BYTES_MAX} in {BLOCKS_MAX} are taken"
+        "the model's reply has {bytes} bytes in {blocks} blocks, at most {REPLY_BYTES_MAX} in \
+         {BLOCKS_MAX} are taken"
     );
     Err(ModelFailure {
         usage: completion.usage,

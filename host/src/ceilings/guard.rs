@@ -85,8 +85,8 @@ impl CeilingGuard {
         &self.policy
     }
 
-    /// The totals used so far: a snapshot from which an [`InMemoryBook`] book of a later process may
-    /// continue. Blocks where the book does.
+    /// The totals used so far: a snapshot from which an [`InMemoryBook`] book of a later process
+    /// may continue. Blocks where the book does.
     ///
     /// # Errors
     /// If the book cannot be read.
@@ -145,7 +145,8 @@ impl CeilingGuard {
         most: u64,
     ) -> CeilingRefusal {
         let message = format!(
-            "the ceiling {ceiling} is reached: {used} of {most} {unit} are used, and {need} more may be needed"
+            "the ceiling {ceiling} is reached: {used} of {most} {unit} are used, and {need} more \
+             may be needed"
         );
         self.policy_refusal(ceiling, &message)
     }
@@ -166,7 +167,8 @@ impl CeilingGuard {
         }
     }
 
-    /// What the operator pays for a model: by the policy, else by the built-in table. A tenant's own file has no say.
+    /// What the operator pays for a model: by the policy, else by the built-in table. A tenant's
+    /// own file has no say.
     pub(super) fn prices_of(&self, model: &str) -> Option<TokenPrices> {
         let own = self.policy.models.as_ref();
         let own = own
@@ -280,8 +282,8 @@ impl CeilingGuard {
         }
     }
 
-    /// As [`Self::replace`], in the queue of [`Self::run_on_book_thread`] and on its own task, so that
-    /// dropping a future does not lose the change.
+    /// As [`Self::replace`], in the queue of [`Self::run_on_book_thread`] and on its own task, so
+    /// that dropping a future does not lose the change.
     fn queue_replace(
         self: &Arc<Self>,
         held: UsageTotals,
@@ -304,7 +306,8 @@ impl CeilingGuard {
                     Ok(())
                 });
                 if let Err(refusal) = replaced.await {
-                    tracing::warn!(%refusal, "a call stays in the book with the most that it could cost");
+                    tracing::warn!(%refusal, "a call stays in the book with the most that it could \
+                                              cost");
                 }
             }),
         };

@@ -7,9 +7,9 @@
 //! concurrent calls cannot pass a ceiling together, and a process that dies in between has counted
 //! too much and never too little.
 //!
-//! A refusal of a model call is a [`ModelFailure`](crate::models::ModelFailure) with the code `ceiling_<name>`; the runner suspends
-//! the run with it, and a person who raises the ceiling resumes it. A refused tool call is a failed
-//! result, which the model reads.
+//! A refusal of a model call is a [`ModelFailure`](crate::models::ModelFailure) with the code
+//! `ceiling_<name>`; the runner suspends the run with it, and a person who raises the ceiling
+//! resumes it. A refused tool call is a failed result, which the model reads.
 //!
 //! Prices are those of the policy, else of the built-in table: a tenant's own file has no say in
 //! them. The component has no account of a tenant yet, so these ceilings are what bounds one.

@@ -70,8 +70,8 @@ impl RunPermit {
         self.notice_receiver = Some(Box::new(told));
     }
 
-    /// Makes a model call, if it is admitted: one request, as [`ModelProvider::complete`]. The wait for a
-    /// slot and the reply take at most `longest` together. The reply is within
+    /// Makes a model call, if it is admitted: one request, as [`ModelProvider::complete`]. The wait
+    /// for a slot and the reply take at most `longest` together. The reply is within
     /// `models::REPLY_BYTES_MAX`, its usage within what is believed.
     ///
     /// # Errors

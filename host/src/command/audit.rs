@@ -51,7 +51,8 @@ async fn run_with_progress(
                 (0, _) => {}
                 (threads, 0) => screen.show_live(&format!("  looking: {threads} threads")),
                 (threads, documents) => {
-                    screen.show_live(&format!("  comparing documents: {documents} of {threads} threads"));
+                    screen.show_live(&format!("  comparing documents: {documents} of {threads} \
+                                               threads"));
                 }
             },
         }

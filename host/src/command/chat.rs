@@ -181,11 +181,13 @@ impl<'a> ChatSession<'a> {
             let line = tokio::select! {
                 biased;
                 interrupt = self.interrupts.next() => {
-                    if interrupt == ProcessInterrupt::Terminate || std::mem::replace(&mut pressed, true) {
-                        screen.end_prompt();
-                        return Ok(if interrupt == ProcessInterrupt::Terminate { ChatInput::End } else { ChatInput::Left });
-                    }
                     screen.end_prompt();
+                    if interrupt == ProcessInterrupt::Terminate {
+                        return Ok(ChatInput::End);
+                    }
+                    if std::mem::replace(&mut pressed, true) {
+                        return Ok(ChatInput::Left);
+                    }
                     screen.note("press Ctrl-C again, or Ctrl-D, to leave");
                     talk = ChatParser::new(person);
                     continue;

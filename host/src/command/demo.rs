@@ -61,7 +61,10 @@ fn print_introduction(path: &Path, screen: &mut OutputScreen) {
                 .for_each(|line| screen.print_line(&format!("  {line}")));
         }
     }
-    screen.print_line("\nIts model answers from a script, so nothing leaves this machine. What it answers is made up; the");
+    screen.print_line(
+        "\nIts model answers from a script, so nothing leaves this machine. What it answers is \
+         made up; the",
+    );
     screen.print_line("tools, the accounts and the records are real.");
 }
 

@@ -75,7 +75,8 @@ pub struct RunWatch<'a> {
     presses: u32,
     terminated: bool,
     cancel: Option<JoinHandle<()>>,
-    /// The threads of the tree that this command performed, each with the version before its first run.
+    /// The threads of the tree that this command performed, each with the version before its first
+    /// run.
     performed: BTreeMap<String, u64>,
     stream: RunStream,
 }
@@ -147,7 +148,8 @@ impl<'a> RunWatch<'a> {
             tokio::select! {
                 biased;
                 interrupt = self.interrupts.next() => {
-                    if !self.handle_interrupt(interrupt, opened.tenant(), thread, &stopper, screen) {
+                    let tenant = opened.tenant();
+                    if !self.handle_interrupt(interrupt, tenant, thread, &stopper, screen) {
                         break None;
                     }
                 }
@@ -191,7 +193,10 @@ impl<'a> RunWatch<'a> {
                 true
             }
             (2, _) => {
-                screen.note("stopping at once; press Ctrl-C again to leave the thread to `threadkeep recover`");
+                screen.note(
+                    "stopping at once; press Ctrl-C again to leave the thread to `threadkeep \
+                     recover`",
+                );
                 stopper.raise(StopLevel::Now);
                 true
             }
@@ -241,8 +246,8 @@ impl<'a> RunWatch<'a> {
         }
     }
 
-    /// Remembers which threads were performed. What is charged for a call stands in a later entry than
-    /// the one that handed it out.
+    /// Remembers which threads were performed. What is charged for a call stands in a later entry
+    /// than the one that handed it out.
     fn note_performed(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Started {
@@ -338,8 +343,8 @@ struct UnknownCostCharges {
 }
 
 impl UnknownCostCharges {
-    /// What is to be said of the threads that were performed: the top first, then its children by name,
-    /// and those together that are too many to be named.
+    /// What is to be said of the threads that were performed: the top first, then its children by
+    /// name, and those together that are too many to be named.
     async fn gather(tenant: &Tenant, top: &str, performed: &BTreeMap<String, u64>) -> Vec<String> {
         let (mut notes, mut others) = (Vec::new(), Self::default());
         if let Some(before) = performed.get(top) {

@@ -50,7 +50,8 @@ pub async fn open(
     let held = held.map_err(failed)?;
     opened.refresh_documents(&thread_id, screen).await;
     screen.set_lost_hint(format!(
-        "the token is lost with it: the hold ends after {}, or at once with `threadkeep recover --dead {holder}`",
+        "the token is lost with it: the hold ends after {}, or at once with `threadkeep recover \
+         --dead {holder}`",
         format_rfc3339(deadline)
     ));
     Ok(screen.print_answer(&OpenAnswer {

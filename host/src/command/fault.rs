@@ -18,7 +18,8 @@ use threadkeep_cli::exit::{CommandExit, CommandFault};
 const NAMED_MAX: usize = 10;
 
 /// The reason why a store in memory has no such thread.
-pub const MEMORY_STORE_HINT: &str = "--store memory begins empty and keeps nothing: leave it out to find what is kept in the project";
+pub const MEMORY_STORE_HINT: &str = "--store memory begins empty and keeps nothing: leave it out \
+                                     to find what is kept in the project";
 
 /// Converts the error of a call of the component.
 pub fn from_call(error: &CallError) -> CommandFault {
@@ -79,7 +80,8 @@ fn advice(error: &wit::Error) -> Option<String> {
     let words = match error {
         wit::Error::Exists(id) => {
             return Some(format!(
-                "choose another id, which differs in more than upper and lower case, or see `threadkeep show {id}`"
+                "choose another id, which differs in more than upper and lower case, or see \
+                 `threadkeep show {id}`"
             ));
         }
         wit::Error::NotFound(missing) if missing.nearest.is_none() => match missing.kind.as_str() {
@@ -196,7 +198,8 @@ pub fn busy_hint(opened: &CommandProject, lease: &wit::Lease) -> String {
             let lock = authority::lock_file_place(&lease.holder);
             format!(
                 "its process is alive, for {lock} is locked: wait for it, or end it with \
-                 `threadkeep cancel`; if another program keeps that lock: `threadkeep recover --dead {}`",
+                 `threadkeep cancel`; if another program keeps that lock: `threadkeep recover \
+                 --dead {}`",
                 lease.holder
             )
         }
@@ -286,14 +289,15 @@ pub fn from_authority(error: &AuthorityError) -> CommandFault {
 pub fn from_project(error: &ProjectError) -> CommandFault {
     match error {
         ProjectError::Authority(error) => match error {
-            AuthorityError::Io { source, .. } if may_not_write(source) => from_authority(error).with_hint(
-                "this user may not write there; what only reads works: `threadkeep list`, `show`, `transcript`",
-            ),
+            AuthorityError::Io { source, .. } if may_not_write(source) => from_authority(error)
+                .with_hint(
+                    "this user may not write there; what only reads works: `threadkeep list`, \
+                     `show`, `transcript`",
+                ),
             error => from_authority(error),
         },
-        ProjectError::Store(_) => {
-            CommandFault::new("store", with_source(error)).with_hint("`threadkeep doctor` says more")
-        }
+        ProjectError::Store(_) => CommandFault::new("store", with_source(error))
+            .with_hint("`threadkeep doctor` says more"),
         _ => CommandFault::new("other", with_source(error)),
     }
 }

@@ -50,8 +50,8 @@ pub async fn recover(
     }))
 }
 
-/// Names the threads that processes hold which are not known to be dead, so that a lock which another
-/// program keeps is not mistaken for a run.
+/// Names the threads that processes hold which are not known to be dead, so that a lock which
+/// another program keeps is not mistaken for a run.
 async fn name_held(opened: &CommandProject, screen: &mut OutputScreen) -> Result<(), CallError> {
     let filter = Filter {
         status: Some("running".to_owned()),

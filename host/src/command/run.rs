@@ -175,8 +175,8 @@ pub async fn recover_from_dead_holder(
 /// Most held threads that are named.
 const HELD_NAMED_MAX: usize = 10;
 
-/// Names the threads below one that another process holds, or whose lock another program keeps: this
-/// run can only wait for those.
+/// Names the threads below one that another process holds, or whose lock another program keeps:
+/// this run can only wait for those.
 pub async fn name_held_below(opened: &CommandProject, thread: &str, screen: &mut OutputScreen) {
     let (mut named, mut cursor) = (0, None);
     loop {

@@ -254,7 +254,8 @@ impl CommandSession {
             let (path, _) = self.path();
             let message = format!("{} is no project: it has no directory .ai", path.display());
             return Err(CommandFault::new("no-project", message).with_hint(
-                "write .ai/directives/NAME.md there, or name another with --project DIR; `threadkeep demo` shows one",
+                "write .ai/directives/NAME.md there, or name another with --project DIR; \
+                 `threadkeep demo` shows one",
             ));
         }
         Ok(directory)
@@ -408,6 +409,7 @@ impl CommandProject {
 /// Warns that the documents of a thread are out of date.
 pub fn warn_stale(thread: &str, error: &str, screen: &mut OutputScreen) {
     screen.warn(&format!(
-        "the documents of {thread} are not up to date: {error}; `threadkeep repair {thread}` writes them anew"
+        "the documents of {thread} are not up to date: {error}; `threadkeep repair {thread}` \
+         writes them anew"
     ));
 }

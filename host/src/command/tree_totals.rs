@@ -103,7 +103,8 @@ async fn suspended_row(
     })
 }
 
-/// Returns true if a thread is this one or lies below it, as far as the threads between can be read.
+/// Returns true if a thread is this one or lies below it, as far as the threads between can be
+/// read.
 pub async fn lies_in(tenant: &Tenant, thread: &str, top: &str) -> bool {
     let mut next = thread.to_owned();
     for _ in 0..LEVELS_MAX {

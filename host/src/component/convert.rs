@@ -195,7 +195,8 @@ fn block_to_json(block: &ReplyBlock) -> serde_json::Value {
             arguments,
             raw,
         } => {
-            let mut block = serde_json::json!({"type": "tool_use", "id": id, "name": name, "arguments": arguments});
+            let mut block = serde_json::json!({"type": "tool_use", "id": id, "name": name,
+                "arguments": arguments});
             if let Some(raw) = raw {
                 block["raw"] = raw.as_str().into();
             }

@@ -2,9 +2,9 @@
 //!
 //! These are `.ai/threads/<thread id>/thread.json`, `transcript.md` and `transcript.jsonl`. Records
 //! are the truth; a document is current or older than the head. Any other content is found by
-//! [`ThreadDocuments::check`] and fixed by [`ThreadDocuments::repair`]. There is no record of how far a
-//! document reaches: each document shows that itself. The file's end is compared with the records
-//! before anything is appended; an edit in the middle is found only by `check`.
+//! [`ThreadDocuments::check`] and fixed by [`ThreadDocuments::repair`]. There is no record of how
+//! far a document reaches: each document shows that itself. The file's end is compared with the
+//! records before anything is appended; an edit in the middle is found only by `check`.
 //!
 //! `state.json` and its copies are not written here yet. The component alone decides the content of
 //! a document.
@@ -145,7 +145,8 @@ pub enum DocumentError {
     Id(String),
     /// Another process writes the documents of this thread and does not finish.
     #[error(
-        "another process keeps the directory .ai/threads/{0} locked and writes its documents: end that process, or try again"
+        "another process keeps the directory .ai/threads/{0} locked and writes its documents: end \
+         that process, or try again"
     )]
     Busy(String),
     /// The component returned something that is not a document.

@@ -280,7 +280,10 @@ mod tests {
         ] {
             let line = format_line(&reply_notice(), TIME, &result_event(nanos)).unwrap();
             let expected = format!(
-                "{{\"timestamp\":\"2026-02-17T10:00:56.007Z\",\"agentId\":\"default\",\"threadId\":\"a/b\",\"inputTokens\":100,\"outputTokens\":10,\"cacheReadTokens\":3,\"cacheCreationTokens\":2,\"costUsd\":{cost},\"durationMs\":1234,\"turns\":1,\"model\":\"a \\\"model\\\"\",\"version\":7}}\n"
+                "{{\"timestamp\":\"2026-02-17T10:00:56.007Z\",\"agentId\":\"default\",\
+                 \"threadId\":\"a/b\",\"inputTokens\":100,\"outputTokens\":10,\
+                 \"cacheReadTokens\":3,\"cacheCreationTokens\":2,\"costUsd\":{cost},\
+                 \"durationMs\":1234,\"turns\":1,\"model\":\"a \\\"model\\\"\",\"version\":7}}\n"
             );
             assert_eq!(String::from_utf8(line).unwrap(), expected);
         }

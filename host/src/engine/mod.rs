@@ -65,7 +65,8 @@ pub enum EngineError {
     Compile(wasmtime::Error),
     /// The component was made for another version of the contract.
     #[error(
-        "the component speaks {package}@{found} and this host {WIT_VERSION}: build it from the wit/ of this version"
+        "the component speaks {package}@{found} and this host {WIT_VERSION}: build it from the \
+         wit/ of this version"
     )]
     Version {
         /// Name of the package.
@@ -81,7 +82,8 @@ pub enum EngineError {
     /// The thread that stops calls in time and answers their callers cannot be started. Without it,
     /// no call would ever be stopped.
     #[error(
-        "the engine's thread cannot be started: {0}; end what holds threads or memory, or raise what this process may have"
+        "the engine's thread cannot be started: {0}; end what holds threads or memory, or raise \
+         what this process may have"
     )]
     Thread(std::io::Error),
 }

@@ -457,7 +457,8 @@ impl ModelTable {
             None => Err(entry.invalid(
                 "base_url",
                 text,
-                "an address is https:// or http://, a host, perhaps a port and a path, and nothing else"
+                "an address is https:// or http://, a host, perhaps a port and a path, and nothing \
+                 else"
                     .to_owned(),
             )),
         }
@@ -497,7 +498,8 @@ impl ModelTable {
             Ok(value) => Ok(SecretText::new(value)),
             Err(ExpandError::Unset { name }) => {
                 let problem = format!(
-                    "the environment variable {name} is not set; set it, or leave {field} out if the server needs none"
+                    "the environment variable {name} is not set; set it, or leave {field} out if \
+                     the server needs none"
                 );
                 Err(entry.invalid(field, "", problem))
             }

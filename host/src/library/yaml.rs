@@ -54,7 +54,8 @@ pub enum YamlProblem {
     ControlCharacter { code: u32 },
     /// Not YAML.
     #[error(
-        "this is not valid YAML ({message}); check the indentation, and quote text that holds special characters"
+        "this is not valid YAML ({message}); check the indentation, and quote text that holds \
+         special characters"
     )]
     Syntax { message: String },
     /// Nested deeper than [`DEPTH_MAX`].
@@ -90,7 +91,8 @@ pub enum YamlProblem {
     DuplicateKey { key: String, first: usize },
     /// `.nan`, `.inf`.
     #[error(
-        "{text} is not a number that can be stored; write null for \"unlimited\", or quote it if it is text"
+        "{text} is not a number that can be stored; write null for \"unlimited\", or quote it if \
+         it is text"
     )]
     NotFinite { text: String },
     /// `0x1f`, `0o17`.
@@ -101,7 +103,8 @@ pub enum YamlProblem {
     LeadingZeros { text: String },
     /// Longer than [`NUMBER_BYTES_MAX`].
     #[error(
-        "a number has more than {NUMBER_BYTES_MAX} characters; shorten it, or quote it if it is text"
+        "a number has more than {NUMBER_BYTES_MAX} characters; shorten it, or quote it if it is \
+         text"
     )]
     LongNumber,
     /// `---` in the middle.

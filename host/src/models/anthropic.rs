@@ -1,8 +1,8 @@
 //! Anthropic's messages over HTTP, and servers that speak the same.
 //!
-//! One call of [`ModelProvider::complete`](super::ModelProvider::complete) is one `POST {base_url}/v1/messages` with
-//! `stream: true`. `wire` makes the body, `reply` puts the reply together; the exchange itself is
-//! that of every adapter over HTTP.
+//! One call of [`ModelProvider::complete`](super::ModelProvider::complete) is one `POST
+//! {base_url}/v1/messages` with `stream: true`. `wire` makes the body, `reply` puts the reply
+//! together; the exchange itself is that of every adapter over HTTP.
 
 mod reply;
 mod wire;
@@ -17,9 +17,9 @@ const VERSION: &str = "2023-06-01";
 
 /// A provider that speaks Anthropic's messages.
 ///
-/// With [`ServerDialect::cache`](super::dialect::ServerDialect::cache) every request asks for what it holds to
-/// be cached. A request is the beginning of the next one, so every turn after the first reads its
-/// beginning at a tenth of the price; what is new costs a quarter more.
+/// With [`ServerDialect::cache`](super::dialect::ServerDialect::cache) every request asks for what
+/// it holds to be cached. A request is the beginning of the next one, so every turn after the first
+/// reads its beginning at a tenth of the price; what is new costs a quarter more.
 #[derive(Debug)]
 pub struct AnthropicProvider {
     endpoint: ProviderEndpoint,

@@ -1,9 +1,9 @@
 //! OpenAI-compatible chat completions over HTTP (OpenAI, Ollama, vLLM, llama.cpp, OpenRouter and
 //! others).
 //!
-//! One call of [`ModelProvider::complete`](super::ModelProvider::complete) is one `POST {base_url}/chat/completions`
-//! with `stream: true`. `wire` makes the body, `reply` puts the reply together; the exchange itself
-//! is that of every adapter over HTTP.
+//! One call of [`ModelProvider::complete`](super::ModelProvider::complete) is one `POST
+//! {base_url}/chat/completions` with `stream: true`. `wire` makes the body, `reply` puts the reply
+//! together; the exchange itself is that of every adapter over HTTP.
 
 mod calls;
 mod reply;

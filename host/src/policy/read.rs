@@ -177,7 +177,8 @@ fn parse_provider(
         return Err(reader.invalid(keys_at, key, problem, None));
     }
     let hosts = hosts.into_iter().map(|host| {
-        let problem = "a host is such as api.openai.com, api.test:8443, http://127.0.0.1:11434 or, with the beginning \
+        let problem = "a host is such as api.openai.com, api.test:8443, http://127.0.0.1:11434 or, \
+                       with the beginning \
                        of a path in plain letters, gateway.test/team-a/v1";
         AddressPrefix::from_text(&host)
             .ok_or_else(|| reader.invalid(hosts_at, &host, problem.to_owned(), None))

@@ -61,7 +61,10 @@ fn every_key_is_read() {
     assert_eq!(policy.quota_bytes, Some(1_000));
     assert_eq!(
         policy.to_guest_document().to_string(),
-        r#"{"limits":{"turns":20,"tokens":400000,"spend":0.50,"spawns":3,"depth":2,"duration":600},"capabilities":["execute.tool.read_file","execute.tool.list_*"]}"#
+        concat!(
+            r#"{"limits":{"turns":20,"tokens":400000,"spend":0.50,"spawns":3,"depth":2,"#,
+            r#""duration":600},"capabilities":["execute.tool.read_file","execute.tool.list_*"]}"#
+        )
     );
     let models = policy.models.expect("granted");
     assert_eq!(models.keys().collect::<Vec<_>>(), ["gpt-4o", "gpt-4o-mini"]);

@@ -31,7 +31,8 @@ pub fn check_scan(
     Ok(place)
 }
 
-/// Checks the arguments of [`super::StorageBackend::read_log`]; returns the index of the log in [`LOGS`].
+/// Checks the arguments of [`super::StorageBackend::read_log`]; returns the index of the log in
+/// [`LOGS`].
 pub fn check_log(log: &str, partition: &str, limit: u32) -> Result<usize, StorageError> {
     let place = check_partition(log, partition)?;
     check_limit(limit)?;

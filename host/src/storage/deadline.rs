@@ -1,9 +1,9 @@
 //! The deadline of the call that this thread serves.
 //!
 //! Storage is synchronous and answers on the caller's own thread, so the deadline is a thread-local
-//! value and [`StorageBackend`](super::StorageBackend) need not pass it. A backend that can interrupt its reads
-//! asks [`current_deadline`]; writes are not interrupted, because a commit may include those of other
-//! callers.
+//! value and [`StorageBackend`](super::StorageBackend) need not pass it. A backend that can
+//! interrupt its reads asks [`current_deadline`]; writes are not interrupted, because a commit may
+//! include those of other callers.
 
 use std::cell::Cell;
 use std::time::Instant;

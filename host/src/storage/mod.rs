@@ -99,7 +99,8 @@ pub struct StoredRecord {
 /// A record that the store has and cannot return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedItem {
-    /// Its name, cut to [`KEY_BYTES_MAX`]; empty if that is its name, or if it is too long to be read.
+    /// Its name, cut to [`KEY_BYTES_MAX`]; empty if that is its name, or if it is too long to be
+    /// read.
     pub name: String,
     /// The problem, for a person.
     pub message: String,
@@ -110,8 +111,8 @@ pub struct DamagedItem {
 pub struct RecordPage {
     /// In the order of the scan.
     pub items: Vec<StoredRecord>,
-    /// Records of the range that cannot be given, in the same order. They count for the limit, but for those whose name
-    /// cannot be read.
+    /// Records of the range that cannot be given, in the same order. They count for the limit, but
+    /// for those whose name cannot be read.
     pub damaged: Vec<DamagedItem>,
     /// Pass it as `start` (reverse: as `end`) to continue; `None` at the end. It is the first name
     /// that was not returned (reverse: the last that was), so it is never longer than a name.
@@ -291,9 +292,9 @@ pub trait StorageBackend: Send + Sync {
         reverse: bool,
     ) -> Result<Vec<LogEntry>, StorageError>;
 
-    /// Writes all of `ops` or nothing; durable when it returns [`CommitOutcome::Committed`]. Refusals are
-    /// checked in this order: sizes and names, conditions (a conflict), positions of appends
-    /// (corrupt), quota. So a caller that read something stale gets a conflict, not an error about
-    /// a position that no longer fits.
+    /// Writes all of `ops` or nothing; durable when it returns [`CommitOutcome::Committed`].
+    /// Refusals are checked in this order: sizes and names, conditions (a conflict), positions of
+    /// appends (corrupt), quota. So a caller that read something stale gets a conflict, not an
+    /// error about a position that no longer fits.
     fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError>;
 }

@@ -78,20 +78,23 @@ struct FileTool {
 const TOOLS: [FileTool; 3] = [
     FileTool {
         name: "list_files",
-        description: "List the files and directories in a directory, with sizes. Paths are relative to the root of \
+        description: "List the files and directories in a directory, with sizes. Paths are \
+                      relative to the root of \
                       the granted directory.",
         schema: list::SCHEMA,
         run: list::run,
     },
     FileTool {
         name: "read_file",
-        description: "Read a text file, or some of its lines. A result that is cut says with which offset to go on.",
+        description: "Read a text file, or some of its lines. A result that is cut says with which \
+                      offset to go on.",
         schema: read::SCHEMA,
         run: read::run,
     },
     FileTool {
         name: "search_files",
-        description: "Find lines that contain a text or match a regular expression, in a file or in all files below \
+        description: "Find lines that contain a text or match a regular expression, in a file or \
+                      in all files below \
                       a directory. Answers path:line: text.",
         schema: search::SCHEMA,
         run: search::run,

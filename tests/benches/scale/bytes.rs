@@ -27,7 +27,8 @@ pub fn compare(size: BenchSize) {
     let each = |bytes: u64| bytes as f64 / count as f64;
     println!("bytes on disk of {count} entries of 1 to 3 KB in {THREADS} threads, each");
     println!(
-        "  text {:.0}   best native table {:.0}   ours {:.0}   ours/native {:.3}   goal at most 1.15",
+        "  text {:.0}   best native table {:.0}   ours {:.0}   ours/native {:.3}   goal at most \
+         1.15",
         each(payload),
         each(raw),
         each(ours),

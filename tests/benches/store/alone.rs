@@ -29,7 +29,8 @@ pub fn compare(durability: CommitDurability, steps: usize) {
     let middle = |times: &mut Vec<Duration>| median(&mut times[WARM_STEPS..]);
     let (get, commit, raw) = (middle(&mut gets), middle(&mut commits), middle(&mut raws));
     println!(
-        "one writer, {durability:?}: raw SQL {:>9}, commit {:>9} = {}, get {:>8}, get and commit {} of raw SQL",
+        "one writer, {durability:?}: raw SQL {:>9}, commit {:>9} = {}, get {:>8}, get and commit \
+         {} of raw SQL",
         micros(raw),
         micros(commit),
         ratio(commit, raw),

@@ -28,7 +28,8 @@ pub fn compare(durability: CommitDurability, steps: usize) {
     ratios.sort_by(f64::total_cmp);
     let (alone, connections, store) = last;
     println!(
-        "{WRITERS} writers, {durability:?}: {WRITERS} connections {connections:.0}/s, one store {store:.0}/s = {:.2} times \
+        "{WRITERS} writers, {durability:?}: {WRITERS} connections {connections:.0}/s, one store \
+         {store:.0}/s = {:.2} times \
          (goal 3 at Full); one writer of the store {:.0}/s",
         ratios[ratios.len() / 2],
         alone / f64::from(WRITERS),

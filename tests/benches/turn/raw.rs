@@ -6,8 +6,10 @@ use std::time::Duration;
 use threadkeep::storage::sqlite::CommitDurability;
 
 const SCHEMA: &str = "
-    CREATE TABLE IF NOT EXISTS head (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, value TEXT NOT NULL) STRICT;
-    CREATE TABLE IF NOT EXISTS chain (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, value TEXT NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS head (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version \
+    INTEGER NOT NULL, value TEXT NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS chain (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version \
+    INTEGER NOT NULL, value TEXT NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS entry (id INTEGER PRIMARY KEY, value TEXT NOT NULL) STRICT;";
 /// Longest time that a connection waits for another.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -38,7 +40,8 @@ impl RawRun {
         let set_up = format!(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; {SCHEMA}
             INSERT INTO head (id, name, version, value) VALUES ({thread}, 'bench-{thread}', 0, '');
-            INSERT INTO chain (id, name, version, value) VALUES ({thread}, 'bench-{thread}', 0, '');"
+            INSERT INTO chain (id, name, version, value) VALUES ({thread}, 'bench-{thread}', 0, \
+            '');"
         );
         connection.execute_batch(&set_up).expect("a schema");
         Self {

@@ -6,7 +6,8 @@ use threadkeep::library::{LibraryError, TenantLibrary};
 use threadkeep::storage::StorageBackend;
 
 /// Caps and window that no benchmark reaches.
-const DIRECTIVE: &str = r#"{"name":"bench","body":"Work.","front":{"capabilities":["execute.tool.*"],
+const DIRECTIVE: &str = r#"{"name":"bench","body":"Work.",
+    "front":{"capabilities":["execute.tool.*"],
 "limits":{"turns":100000000,"tokens":100000000000,"spend":"1000000","duration":"100000000"}}}"#;
 const PLAIN: &str = r#"{"name":"plain","body":"Work.","front":{"capabilities":["execute.tool.*"],
 "limits":{"turns":100000000,"tokens":100000000000,"duration":"100000000"}}}"#;
@@ -66,6 +67,8 @@ pub fn prose(step: usize) -> String {
 pub fn blocks(step: usize) -> String {
     let text = prose(step).replace('\n', "\\n");
     format!(
-        r#"[{{"type":"text","text":"{text}"}},{{"type":"tool_use","id":"call","name":"read_file","arguments":"{{\"path\":\"notes/{step}.txt\"}}"}}]"#
+        r#"[{{"type":"text","text":"{text}"}},{{{},"arguments":"{}"}}]"#,
+        r#""type":"tool_use","id":"call","name":"read_file""#,
+        format_args!(r#"{{\"path\":\"notes/{step}.txt\"}}"#)
     )
 }

@@ -1,5 +1,5 @@
-//! Audit of children: their numbers, the parents that wait for them, and intents that a parent
-//! still has to pass on to them.
+//! Audit of children: their numbers, the parents that wait for them, and intents that a
+//! parent still has to pass on to them.
 
 use super::fixture::ClosedStore;
 use super::planted_violations::{check_violations, insert_sql, mismatch_reason, set_fields_sql};
@@ -50,12 +50,16 @@ fn wrong_child_numbers_and_depths_are_reported() {
 #[test]
 fn wait_is_due_at_its_deadline_or_last_stop() {
     let waits = |due: u64| {
-        let status = "UPDATE record_index SET name = replace(name, 'running', 'waiting') WHERE name LIKE 'status%' AND name LIKE '%' || char(1) || 'open'";
+        let status = "UPDATE record_index SET name = replace(name, 'running', 'waiting') \
+                      WHERE name LIKE 'status%' AND name LIKE '%' || char(1) || 'open'";
         let moved = format!(
-            "UPDATE record_due SET name = '{due:016x}' || char(1) || 'open' WHERE name LIKE '%' || char(1) || 'open'"
+            "UPDATE record_due SET name = '{due:016x}' || char(1) || 'open' WHERE name LIKE \
+             '%' || char(1) || 'open'"
         );
         let head = format!(
-            "'$.status', 'waiting', '$.holder', NULL, '$.expiry', NULL, '$.step', NULL, '$.due', {due}, '$.wait', json('{{\"numbers\":[1],\"until\":{{\"seconds\":1800000600,\"nanos\":0}}}}')"
+            "'$.status', 'waiting', '$.holder', NULL, '$.expiry', NULL, '$.step', NULL, \
+             '$.due', {due}, '$.wait', \
+             json('{{\"numbers\":[1],\"until\":{{\"seconds\":1800000600,\"nanos\":0}}}}')"
         );
         [
             status.to_owned(),
@@ -73,7 +77,9 @@ fn wait_is_due_at_its_deadline_or_last_stop() {
         waits(1_800_000_000_000),
         set_fields_sql("chain", "plain", "'$.number', 1, '$.parent', 'open'"),
         set_fields_sql("thread", "plain", "'$.parent', 'open'"),
-        "UPDATE record_index SET name = replace(name, 'parent' || char(1) || 'top', 'parent' || char(1) || 'open') WHERE name LIKE 'parent%plain'".to_owned(),
+        "UPDATE record_index SET name = replace(name, 'parent' || char(1) || 'top', 'parent' \
+         || char(1) || 'open') WHERE name LIKE 'parent%plain'"
+            .to_owned(),
     ];
     let lost = kept.audit_after(&waits_for_plain.join(";"));
     assert_eq!(mismatch_reason(&lost, Indexes, "open"), None);
@@ -115,19 +121,30 @@ fn unpropagated_end_is_due() {
     );
 }
 
-/// Symptom: every child that was short of money passed as one that answers no wait. Fix: the rule of
-/// the core, stated anew: it does so where it draws on its parent's account and has not reached a cap
-/// of its own.
+/// Symptom: every child that was short of money passed as one that answers no wait. Fix: the
+/// rule of the core, stated anew: it does so where it draws on its parent's account and has
+/// not reached a cap of its own.
 #[test]
 fn a_wait_is_answered_by_a_child_that_nobody_revives() {
+    let waiting = "UPDATE record_index SET name = replace(name, 'running', 'waiting') \
+                   WHERE name LIKE 'status%' AND name LIKE '%' || char(1) || 'open'";
+    let wait = "'$.status', 'waiting', '$.holder', NULL, '$.expiry', NULL, '$.step', NULL, \
+                '$.wait', json('{\"numbers\":[1],\
+                \"until\":{\"seconds\":1800000600,\"nanos\":0}}')";
+    let parent = "UPDATE record_index \
+                  SET name = replace(name, 'parent' || char(1) || 'top', \
+                  'parent' || char(1) || 'open') WHERE name LIKE 'parent%plain'";
     let waits = |head: &str, chain: &str| {
+        let suspended =
+            format!("'$.status', 'suspended', '$.mail_from', 0, '$.mail_to', 0, {head}");
+        let child = format!("'$.number', 1, '$.parent', 'open'{chain}");
         [
-            "UPDATE record_index SET name = replace(name, 'running', 'waiting') WHERE name LIKE 'status%' AND name LIKE '%' || char(1) || 'open'".to_owned(),
-            set_fields_sql("head", "open", "'$.status', 'waiting', '$.holder', NULL, '$.expiry', NULL, '$.step', NULL, '$.wait', json('{\"numbers\":[1],\"until\":{\"seconds\":1800000600,\"nanos\":0}}')"),
-            set_fields_sql("chain", "plain", &format!("'$.number', 1, '$.parent', 'open'{chain}")),
+            waiting.to_owned(),
+            set_fields_sql("head", "open", wait),
+            set_fields_sql("chain", "plain", &child),
             set_fields_sql("thread", "plain", "'$.parent', 'open'"),
-            "UPDATE record_index SET name = replace(name, 'parent' || char(1) || 'top', 'parent' || char(1) || 'open') WHERE name LIKE 'parent%plain'".to_owned(),
-            set_fields_sql("head", "plain", &format!("'$.status', 'suspended', '$.mail_from', 0, '$.mail_to', 0, {head}")),
+            parent.to_owned(),
+            set_fields_sql("head", "plain", &suspended),
         ]
         .join(";")
     };

@@ -69,9 +69,9 @@ impl StorageBackend for Counted {
     }
 }
 
-/// Symptom: 100,000 entries of an index without a thread made `audit` and `list` take minutes. Cause: each was looked at
-/// by itself, twice, and of each the nearest thread was looked for. Fix: a page together. The kind: what belongs to a
-/// thread or a chain.
+/// Symptom: 100,000 entries of an index without a thread made `audit` and `list` take minutes.
+/// Cause: each was looked at by itself, twice, and of each the nearest thread was looked for. Fix:
+/// a page together. The kind: what belongs to a thread or a chain.
 #[test]
 fn entries_without_a_thread_are_looked_at_together() {
     const ENTRIES: u64 = 400;

@@ -6,7 +6,8 @@ use threadkeep_tests::binary::ProcessOutput;
 /// A policy that allows everything in the fixture's project, with these ceilings.
 fn policy(more: &str) -> String {
     format!(
-        "models: {{tiny: {{prices: {{input: \"1.00\", output: \"2.00\"}}}}}}\nproviders: {{local: {{wire: scripted}}}}\n{more}\n"
+        "models: {{tiny: {{prices: {{input: \"1.00\", output: \"2.00\"}}}}}}\nproviders: {{local: \
+         {{wire: scripted}}}}\n{more}\n"
     )
 }
 
@@ -57,7 +58,8 @@ fn a_run_at_a_ceiling_ends_with_3_and_says_who_can_lift_it() {
     let ran = operator.run(&["run", "describe", "--input", "file=notes.txt", "--id", "a"]);
     assert_eq!(ran.code, Some(3), "{ran:#?}");
     for words in [
-        "suspended (ceiling_model_calls): the ceiling model_calls is reached: 1 of 1 calls are used",
+        "suspended (ceiling_model_calls): the ceiling model_calls is reached: 1 of 1 calls are \
+         used",
         "by the operator's policy, policy.yaml",
         "next    let the operator raise model_calls in the policy, then threadkeep resume a",
     ] {
@@ -238,14 +240,16 @@ fn a_suspended_thread_is_held_to_its_own_model_and_not_to_its_tier() {
     assert_eq!(project.json(&["show", "a"])["thread"]["model"], "tiny");
     project.json(&["raise", "a", "--turns", "5"]);
     let with = |more: &str| {
-        let file = "providers: {local: {wire: scripted, file: script.json}, gone: {wire: scripted, file: gone.json}}";
+        let file = "providers: {local: {wire: scripted, file: script.json}, \
+                    gone: {wire: scripted, file: gone.json}}";
         project.write(".ai/config/models.yaml", &format!("{file}\n{more}\n"));
     };
     with("models: {other: {provider: local, output: 9}}\ntiers: {default: other}");
     let refused = project.json(&["resume", "a"]);
     assert_eq!(refused["error"]["code"], "unknown_model", "{refused}");
     with(
-        "models: {tiny: {provider: local, output: 9}, other: {provider: gone, output: 9}}\ntiers: {default: other}",
+        "models: {tiny: {provider: local, output: 9}, other: {provider: gone, output: 9}}\ntiers: \
+         {default: other}",
     );
     assert_eq!(project.json(&["resume", "a"])["status"], "completed");
 }

@@ -70,10 +70,19 @@ impl LoweredProject {
         let thread = tenant.create(draft).await.unwrap();
         let started = tenant.start(&thread.id, None, "h/1", "k").await.unwrap();
         let reply = Outcome::Completion(wit::llm::Completion {
-            blocks: r#"[{"type":"tool_use","id":"c","name":"read_file","arguments":"{\"path\":\"notes.txt\"}"}]"#
-                .to_owned(),
+            blocks: concat!(
+                r#"[{"type":"tool_use","id":"c","name":"read_file","#,
+                r#""arguments":"{\"path\":\"notes.txt\"}"}]"#
+            )
+            .to_owned(),
             finish: "tool_use".to_owned(),
-            usage: Some(wit::Usage { input: 100, output: 10, read: 0, write: 0, reasoning: 0 }),
+            usage: Some(wit::Usage {
+                input: 100,
+                output: 10,
+                read: 0,
+                write: 0,
+                reasoning: 0,
+            }),
             session: None,
         });
         let (token, version) = (started.token, started.step.version);

@@ -25,7 +25,8 @@ fn open_under_policy(policy: Policy) -> (tempfile::TempDir, OpenProject) {
     let (kept, dir) = project_dir(MODELS);
     dir.write(".ai/script.json", r#"[{"text": "Done."}]"#)
         .unwrap();
-    let greedy = "---\ncapabilities: ['execute.tool.*']\nlimits: {turns: 900, tokens: 9000000, spend: 90, \
+    let greedy = "---\ncapabilities: ['execute.tool.*']\nlimits: \
+                  {turns: 900, tokens: 9000000, spend: 90, \
                   spawns: 900, depth: 90, duration: 9000}\n---\nTake all.\n";
     dir.write(".ai/directives/greedy.md", greedy).unwrap();
     let options = ProjectOptions {

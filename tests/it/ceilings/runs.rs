@@ -22,7 +22,8 @@ use threadkeep::tools::{ToolEntry, ToolResult, ToolSet};
 use threadkeep_tests::fixture::{MapLibrary, draft};
 
 const SCRIPT: &str = r#"[
-  {"text": "Let me look.", "calls": [{"name": "read", "arguments": {}}, {"name": "write", "arguments": {}}],
+  {"text": "Let me look.", "calls": [{"name": "read", "arguments": {}}, {"name": "write",
+      "arguments": {}}],
    "usage": {"input": 100, "output": 10}},
   {"text": "Done.", "usage": {"input": 150, "output": 20}}
 ]"#;

@@ -69,7 +69,11 @@ fn sweep(forest: &RandomForest, good: &[String]) -> BTreeSet<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 1_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: CASES,
+        max_shrink_iters: 1_000,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn unreadable_thread_affects_no_other(

@@ -46,7 +46,10 @@ fn an_end_passes_through_an_ended_top_on_a_full_store() {
 fn reserves_respect_a_policy_that_was_lowered() {
     let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
-    let spawn = |spend: &str, clamp: bool| json!({"directive": "work", "limits": {"spend": spend}, "clamp": clamp});
+    let spawn = |spend: &str, clamp: bool| {
+        json!({"directive": "work", "limits": {"spend": spend},
+        "clamp": clamp})
+    };
     let first = family.spawn(spawn("0.02", false));
     let policy = r#"{"limits": {"spend": "0.03"}}"#;
     let library = MapLibrary::small().with("settings", "policy", policy);

@@ -29,7 +29,8 @@ const SCRIPT: &str = r#"[
     {"name": "spawn_thread", "arguments": {"directive": "leaf", "limits": {"spend": "0.02"}}},
     {"name": "wait_threads", "arguments": {}}], "delay_ms": 4},
   {"for": "You are in the middle", "text": "Mine are done.", "delay_ms": 2},
-  {"for": "You are a leaf", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}], "delay_ms": 5},
+  {"for": "You are a leaf", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}],
+      "delay_ms": 5},
   {"for": "You are a leaf", "text": "It holds a note.", "delay_ms": 5}
 ]"#;
 
@@ -186,7 +187,8 @@ async fn a_tree_whose_process_is_killed_again_and_again_is_completed() {
     let trees = complete_trees(&project, seed).await;
     let threads = told.len();
     println!(
-        "kills: {KILLS}, trees: {trees}, threads acknowledged: {threads}, runs recovered: {recovered}"
+        "kills: {KILLS}, trees: {trees}, threads acknowledged: {threads}, runs recovered: \
+         {recovered}"
     );
 }
 

@@ -14,7 +14,8 @@ fn project(base_url: &str) -> CliProject {
             r#"
 providers: {{mock: {{wire: openai, base_url: "{base_url}"}}}}
 models:
-  a-model: {{provider: mock, window: 128000, output: 2000, prices: {{input: "0.15", output: "0.60"}}}}
+  a-model: {{provider: mock, window: 128000, output: 2000,
+      prices: {{input: "0.15", output: "0.60"}}}}
 tiers: {{default: a-model}}
 "#
         ),

@@ -247,7 +247,8 @@ fn in_threads(name: &str, store: Arc<dyn StorageBackend>) {
     let (all, most) = (repeats.iter().sum::<u32>(), repeats.iter().max());
     let most = most.copied().unwrap_or_default();
     println!(
-        "{name}: {RUNS} starts in threads repeated {all} times after contention, one at most {most} times"
+        "{name}: {RUNS} starts in threads repeated {all} times after contention, one at most \
+         {most} times"
     );
     race.settle_and_admit();
 }

@@ -16,10 +16,16 @@ fn cases() -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 4_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: cases(),
+        max_shrink_iters: 4_000,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn trees_stay_sound_and_come_to_their_end(requests in prop::collection::vec(request(), 1..120)) {
+    fn trees_stay_sound_and_come_to_their_end(
+        requests in prop::collection::vec(request(), 1..120)
+    ) {
         let mut forest = RandomForest::new();
         for request in requests {
             forest.perform(request);

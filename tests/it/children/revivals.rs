@@ -314,7 +314,8 @@ async fn a_child_that_is_recovered_in_a_live_tree_is_revived() {
     grove.assert_adds_up(&top).await;
 }
 
-/// Waits until the tree has a top and children of these states, in any order; the children that run.
+/// Waits until the tree has a top and children of these states, in any order; the children that
+/// run.
 async fn await_states(grove: &ScriptedTree, top: &str, above: &str, below: &[&str]) -> Vec<String> {
     loop {
         let tree = grove.load_branches(top).await;
@@ -339,8 +340,8 @@ fn waits_for_one(who: &str, before: usize, _: &str) -> Vec<ReplyBlock> {
 }
 
 /// Symptom: a driver whose top was run by another process that died ended with "suspended
-/// (recovered)", though it could go on; without room among the `runs` the top was never begun again.
-/// Fix: it goes on with the top, and tries again until there is room.
+/// (recovered)", though it could go on; without room among the `runs` the top was never begun
+/// again. Fix: it goes on with the top, and tries again until there is room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_top_whose_other_holder_died_goes_on_once_there_is_room() {
     let grove = scripted_tree("1", Duration::from_secs(3), Box::new(waits_for_one));
@@ -376,8 +377,8 @@ async fn a_top_whose_other_holder_died_goes_on_once_there_is_room() {
     grove.assert_adds_up(&top).await;
 }
 
-/// A stop that comes before the answer of a wait is looked at: the run is suspended, and its model is
-/// not asked once more.
+/// A stop that comes before the answer of a wait is looked at: the run is suspended, and its model
+/// is not asked once more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_sends_no_call_after_the_answer_of_a_wait() {
     let grove = scripted_tree("1", Duration::from_secs(30), Box::new(waits_for_one));
@@ -405,8 +406,8 @@ async fn a_stop_sends_no_call_after_the_answer_of_a_wait() {
     );
 }
 
-/// The end of a child that cannot be read wakes nobody: whoever looks through the tree finds it, and
-/// the wait goes on without it.
+/// The end of a child that cannot be read wakes nobody: whoever looks through the tree finds it,
+/// and the wait goes on without it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_look_through_the_tree_finds_a_child_that_cannot_be_read() {
     let temp = tempfile::tempdir().unwrap();

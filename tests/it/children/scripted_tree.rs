@@ -19,7 +19,10 @@ use threadkeep::wit::ledger::Branch;
 use threadkeep_tests::fixture::MapLibrary;
 
 /// Large enough for the messages of the top of a large tree.
-const MODEL: &str = r#"{"name":"default","provider":"p","window":200000,"output":400,"prices":{"input":"1","output":"2"}}"#;
+const MODEL: &str = concat!(
+    r#"{"name":"default","provider":"p","window":200000,"output":400,"prices":{"input":"1","#,
+    r#""output":"2"}}"#
+);
 
 /// A scripted model's reply, from the prompt of the asking thread, the number of its earlier calls,
 /// and the last message.

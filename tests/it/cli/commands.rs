@@ -27,7 +27,8 @@ fn run_streams_text_and_reports_on_standard_error() {
         "  read_file {\"path\":\"notes.txt\"}\n",
         "  read_file done, 17 bytes\n",
         "turn 2: 250 input and 30 output tokens, 0.00031 USD so far\n",
-        "thread  first\nstatus  completed\ncost    0.00031 USD for 2 turns, 250 input and 30 output tokens\n",
+        "thread  first\nstatus  completed\ncost    0.00031 USD for 2 turns, 250 input and 30 \
+         output tokens\n",
     ] {
         assert!(ran.err.contains(part), "{part:?} in {}", ran.err);
     }

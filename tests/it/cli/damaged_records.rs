@@ -112,9 +112,10 @@ fn oversized_and_forged_records_are_named_and_hide_no_others() {
     }
 }
 
-/// Symptom: a key name over 1 MiB was left out of `list` and `audit` unnamed, `audit` with exit code 0; a forged name
-/// without an id was told as `warning:  cannot be read`. Fix: each is named and goes on. The kind: names that are too
-/// long to be read, and that are or end with nothing, in what `list` reads and in what only `audit` does.
+/// Symptom: a key name over 1 MiB was left out of `list` and `audit` unnamed, `audit` with exit
+/// code 0; a forged name without an id was told as `warning:  cannot be read`. Fix: each is named
+/// and goes on. The kind: names that are too long to be read, and that are or end with nothing, in
+/// what `list` reads and in what only `audit` does.
 #[test]
 fn records_without_a_readable_name_are_named_and_take_nothing_away() {
     let long = "printf('%.*c', 2000000, 'x')";
@@ -182,8 +183,9 @@ fn records_without_a_readable_name_are_named_and_take_nothing_away() {
     }
 }
 
-/// Symptom: a value of 200 MB under a name of an index took its size in memory of each command. Cause: SQLite compares rows
-/// of an index whole. Fix: what SQLite may have is bounded, and `doctor` names the record.
+/// Symptom: a value of 200 MB under a name of an index took its size in memory of each command.
+/// Cause: SQLite compares rows of an index whole. Fix: what SQLite may have is bounded, and
+/// `doctor` names the record.
 #[test]
 fn a_huge_row_of_an_index_is_refused_unread() {
     let project = CliProject::new();

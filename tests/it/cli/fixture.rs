@@ -48,7 +48,8 @@ Do your part.
 ";
 
 const PARENT_SCRIPT: &str = r#"[
-  {"calls": [{"name": "spawn_thread", "arguments": {"directive": "part"}}, {"name": "wait_threads", "arguments": {}}],
+  {"calls": [{"name": "spawn_thread", "arguments": {"directive": "part"}}, {"name": "wait_threads",
+      "arguments": {}}],
    "usage": {"input": 100, "output": 10}},
   {"text": "Both are done.", "usage": {"input": 100, "output": 10}}
 ]"#;

@@ -7,7 +7,8 @@ use threadkeep_units::printable::is_hidden_control;
 
 /// Text of a model and a person: C1, DEL, an override, direction marks, characters without width,
 /// and an emoji with a joiner.
-const SAID: &str = "a\u{9b}31m\u{7f}b\u{202e}c\u{200f}\u{200e}\u{61c}d\u{2066}\u{2069}\u{200b}\u{feff}\u{2028}e 👩\u{200d}💻 漢";
+const SAID: &str = "a\u{9b}31m\u{7f}b\u{202e}c\u{200f}\u{200e}\u{61c}d\u{2066}\
+                    \u{2069}\u{200b}\u{feff}\u{2028}e 👩\u{200d}💻 漢";
 
 /// The characters of a text that a terminal would obey or a reader would not see, except line feeds
 /// and tabs.

@@ -77,7 +77,10 @@ fn second_interrupt_stops_at_once() {
     project.write("long.txt", &"a".repeat(1_000).add_lines(8_000));
     project.write(
         "search.json",
-        r#"[{"calls": [{"name": "search_files", "arguments": {"pattern": "(a?){60}b", "regex": true}}]}, {"text": "x"}]"#,
+        concat!(
+            r#"[{"calls": [{"name": "search_files", "arguments": {"pattern": "(a?){60}b","#,
+            r#" "regex": true}}]}, {"text": "x"}]"#
+        ),
     );
     let mut running = project.start(&[
         "run",

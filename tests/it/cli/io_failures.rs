@@ -14,7 +14,8 @@ const HELLO: &str = r#"{"type":"message","role":"user","content":"Hello."}"#;
 const SLOW_MODELS: &str = r#"
 providers: {local: {wire: scripted, file: script.json}}
 models:
-  tiny: {provider: local, window: 32000, output: 1000, rate: 10, prices: {input: "1.00", output: "2.00"}}
+  tiny: {provider: local, window: 32000, output: 1000, rate: 10,
+      prices: {input: "1.00", output: "2.00"}}
 tiers: {default: tiny}
 "#;
 
@@ -187,8 +188,8 @@ fn appends_without_a_version_do_not_conflict() {
     assert!(hint.contains("threadkeep show talk"), "{hint}");
 }
 
-/// A process is killed in the middle of a call and found an hour later: its call is charged until 20 s
-/// after its last sign, and not for the hour. (The hour is taken off the times that it wrote.)
+/// A process is killed in the middle of a call and found an hour later: its call is charged until
+/// 20 s after its last sign, and not for the hour. (The hour is taken off the times that it wrote.)
 #[test]
 fn a_killed_call_is_charged_until_soon_after_its_last_sign() {
     let project = CliProject::new();

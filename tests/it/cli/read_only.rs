@@ -201,8 +201,8 @@ fn documents_that_may_not_be_read_are_left_out() {
     set_writable(&project, true);
 }
 
-/// Symptom: of a store that this user may not read, `doctor` said to keep a copy before anything else is tried. Fix: it says
-/// who owns it and what its mode lacks.
+/// Symptom: of a store that this user may not read, `doctor` said to keep a copy before anything
+/// else is tried. Fix: it says who owns it and what its mode lacks.
 #[test]
 fn doctor_says_whose_a_store_is_that_may_not_be_read() {
     let project = CliProject::new();

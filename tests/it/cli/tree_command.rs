@@ -235,8 +235,8 @@ fn a_child_that_cannot_be_read_is_named_and_stops_no_command() {
     assert!(person.err.contains("rich cannot be read"), "{}", person.err);
 }
 
-/// Symptom: `tree` and `kill` of a thread that could not be read failed whole, and what it had spawned
-/// went on. Fix: what lies below is shown and ended, and what cannot be read is named.
+/// Symptom: `tree` and `kill` of a thread that could not be read failed whole, and what it had
+/// spawned went on. Fix: what lies below is shown and ended, and what cannot be read is named.
 #[test]
 fn tree_and_kill_of_a_thread_that_cannot_be_read_reach_what_lies_below_it() {
     for damage in [
@@ -276,8 +276,8 @@ fn tree_and_kill_of_a_thread_that_cannot_be_read_reach_what_lies_below_it() {
     }
 }
 
-/// Symptom: what a tree had spent left children out that could not be read, and said nothing. Fix: the
-/// sum is that of what can be read, with the names of the others.
+/// Symptom: what a tree had spent left children out that could not be read, and said nothing. Fix:
+/// the sum is that of what can be read, with the names of the others.
 #[test]
 fn a_sum_over_a_tree_names_what_it_lacks() {
     for record in ["head", "chain"] {
@@ -299,8 +299,8 @@ fn a_sum_over_a_tree_names_what_it_lacks() {
     }
 }
 
-/// Symptom: one suspended child whose account was lost made every figure of a run's end null. Fix: the
-/// others stand there, and what to do about it is to find out what is wrong.
+/// Symptom: one suspended child whose account was lost made every figure of a run's end null. Fix:
+/// the others stand there, and what to do about it is to find out what is wrong.
 #[test]
 fn a_suspended_child_whose_account_is_lost_takes_no_figure_away() {
     let project = project(|host| {

@@ -41,7 +41,8 @@ fn project() -> CliProject {
 fn policy(runs: u64) -> tempfile::TempDir {
     let temp = tempfile::TempDir::new().expect("a temporary directory");
     let text = format!(
-        "models: {{tiny: {{prices: {{input: \"1.00\", output: \"2.00\"}}}}}}\nproviders: {{local: {{wire: scripted}}}}\nceilings: {{runs: {runs}}}\n"
+        "models: {{tiny: {{prices: {{input: \"1.00\", output: \"2.00\"}}}}}}\nproviders: {{local: \
+         {{wire: scripted}}}}\nceilings: {{runs: {runs}}}\n"
     );
     std::fs::write(temp.path().join("policy.yaml"), text).expect("written");
     temp
@@ -179,8 +180,8 @@ fn ends_above(child_millis: u64) -> String {
     .to_string()
 }
 
-/// Symptom: a child that was created and whose account is frozen kept a run of its tree for ever, and
-/// nobody said why. Fix: the run leaves it alone, says what to do, and ends.
+/// Symptom: a child that was created and whose account is frozen kept a run of its tree for ever,
+/// and nobody said why. Fix: the run leaves it alone, says what to do, and ends.
 #[test]
 fn a_run_ends_though_children_are_left_whose_account_is_frozen() {
     let (project, policy) = (project(), policy(1));
@@ -204,7 +205,8 @@ fn a_run_ends_though_children_are_left_whose_account_is_frozen() {
     assert!(ran.err.contains(what), "{}", ran.err);
 }
 
-/// Symptom: `resume` of one thread said of a run of another tree, which it had closed, that it goes on.
+/// Symptom: `resume` of one thread said of a run of another tree, which it had closed, that it goes
+/// on.
 #[test]
 fn resume_speaks_only_of_its_own_tree() {
     let project = CliProject::new();
@@ -249,7 +251,8 @@ fn recover_names_threads_below_an_ended_one() {
     assert_eq!(project.json(&["recover"])["left"], json!([]));
 }
 
-/// Symptom: `recover` said nothing of a thread that waits and cannot be read; `list` and `doctor` did.
+/// Symptom: `recover` said nothing of a thread that waits and cannot be read; `list` and `doctor`
+/// did.
 #[test]
 fn recover_names_a_thread_that_waits_and_cannot_be_read() {
     for damage in [

@@ -39,7 +39,8 @@ tiers: {default: tiny}
 /// The `for` parts are lists of their own.
 const SCRIPT: &str = r#"[
   {"for": "broken.txt", "fail": {"kind": "permanent", "code": "http_400", "message": "no"}},
-  {"text": "Let me look.", "delay_ms": 200, "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}]},
+  {"text": "Let me look.", "delay_ms": 200, "calls": [{"name": "read_file",
+      "arguments": {"path": "notes.txt"}}]},
   {"text": "It holds a note.", "delay_ms": 200}
 ]"#;
 

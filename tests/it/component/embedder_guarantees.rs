@@ -197,7 +197,8 @@ impl ToolSet for BellTool {
 
 #[tokio::test]
 async fn a_project_takes_tools_of_its_host_beside_its_files() {
-    let models = "providers: {s: {wire: scripted, file: s.json}}\nmodels:\n  m: {provider: s, window: 8000, output: 100, \
+    let models = "providers: {s: {wire: scripted, file: s.json}}\nmodels:\n  m: \
+                  {provider: s, window: 8000, output: 100, \
                   prices: {input: \"1\", output: \"1\"}}\ntiers: {default: m}\n";
     let (_temporary, dir) = project_dir(models);
     let script = r#"[{"calls": [{"name": "ring", "arguments": {"loud": true}}, {"name": "read_file",

@@ -391,7 +391,10 @@ fn says(text: &str) -> Outcome {
 }
 
 fn completion(kind: u8) -> Outcome {
-    let call = |name: &str, arguments: &str| json!({"type": "tool_use", "id": "x", "name": name, "arguments": arguments});
+    let call = |name: &str, arguments: &str| {
+        json!({"type": "tool_use", "id": "x", "name": name,
+        "arguments": arguments})
+    };
     let calls = match kind % 7 {
         0 => return says("done"),
         1 => json!([call("read", "{}")]),

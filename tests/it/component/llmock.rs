@@ -16,7 +16,8 @@ fn models_yaml(wire: MockWire, base_url: &str) -> String {
         r#"
 providers: {{mock: {{wire: {}, base_url: "{base_url}", key: "${{MOCK_API_KEY}}"}}}}
 models:
-  a-model: {{provider: mock, window: 128000, output: 2000, prices: {{input: "0.15", cache_read: "0.015", cache_write: "0.20", output: "0.60"}}}}
+  a-model: {{provider: mock, window: 128000, output: 2000,
+      prices: {{input: "0.15", cache_read: "0.015", cache_write: "0.20", output: "0.60"}}}}
 tiers: {{default: a-model}}
 "#,
         wire.as_str()

@@ -22,7 +22,8 @@ use tokio::task::JoinHandle;
 const ANSWERS: &str = r#"[{"text": "yes", "delay_ms": 5, "repeat": "forever"}]"#;
 /// A model that never answers by itself.
 const SLOW: &str = r#"[{"text": "begun", "delay_ms": 590000}]"#;
-const MODELS: &str = "providers: {local: {wire: scripted, file: s.json}}\nmodels:\n  tiny: {provider: local, prices: \
+const MODELS: &str = "providers: {local: {wire: scripted, file: s.json}}\nmodels:\n  tiny: \
+                      {provider: local, prices: \
                       {input: \"1.00\", output: \"2.00\"}}\ntiers: {default: tiny}\n";
 const LONG: OnBusy = OnBusy::Queue(Duration::from_secs(120));
 const WAITERS: usize = 24;

@@ -9,14 +9,38 @@ use threadkeep_tests::llmock::MockWire;
 
 /// A turn that thinks and calls a tool.
 const FIRST: [&str; 9] = [
-    r#"{"type":"message_start","message":{"usage":{"input_tokens":100,"cache_creation_input_tokens":1000,"output_tokens":1}}}"#,
-    r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
-    r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"\"notes\", "}}"#,
-    r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"perhaps – 漢?"}}"#,
-    r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"EqQB/+=="}}"#,
-    r#"{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"AAEC"}}"#,
-    r#"{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t","name":"read_file","input":{}}}"#,
-    r#"{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"path\": \"notes.txt\"}"}}"#,
+    concat!(
+        r#"{"type":"message_start","message":{"usage":{"input_tokens":100,"#,
+        r#""cache_creation_input_tokens":1000,"output_tokens":1}}}"#
+    ),
+    concat!(
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","#,
+        r#""thinking":"","signature":""}}"#
+    ),
+    concat!(
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","#,
+        r#""thinking":"\"notes\", "}}"#
+    ),
+    concat!(
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","#,
+        r#""thinking":"perhaps – 漢?"}}"#
+    ),
+    concat!(
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","#,
+        r#""signature":"EqQB/+=="}}"#
+    ),
+    concat!(
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","#,
+        r#""data":"AAEC"}}"#
+    ),
+    concat!(
+        r#"{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t","#,
+        r#""name":"read_file","input":{}}}"#
+    ),
+    concat!(
+        r#"{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","#,
+        r#""partial_json":"{\"path\": \"notes.txt\"}"}}"#
+    ),
     r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":50}}"#,
 ];
 
@@ -27,8 +51,14 @@ const REDACTED: &str = r#"{"type":"redacted_thinking","data":"AAEC"}"#;
 
 /// The answer.
 const SECOND: [&str; 3] = [
-    r#"{"type":"message_start","message":{"usage":{"input_tokens":10,"cache_read_input_tokens":1100,"output_tokens":1}}}"#,
-    r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"It reminds of milk."}}"#,
+    concat!(
+        r#"{"type":"message_start","message":{"usage":{"input_tokens":10,"#,
+        r#""cache_read_input_tokens":1100,"output_tokens":1}}}"#
+    ),
+    concat!(
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","#,
+        r#""text":"It reminds of milk."}}"#
+    ),
     r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":20}}"#,
 ];
 

@@ -99,7 +99,8 @@ fn an_account_stands_at_the_tip_of_its_chain_and_nowhere_else() {
         "second | - | 0.1 | 0.02 | 0.000000001 | active | 0.1 | 0.02 | 0.000000001 | First",
         "own | second | 0.02 | 0 | 0.000000005 | cancelled | 0.02 | 0 | 0.000000005 | own",
         "plain | second | - | 0 | 0 | completed | - | 0 | 0 | First",
-        "boundless | - | - | 0 | 18446744073.709553 | active | - | 0 | 18446744073.709551615 | boundless",
+        "boundless | - | - | 0 | 18446744073.709553 | active | - | 0 | 18446744073.709551615 | \
+         boundless",
     ];
     let expected = expected.map(|row| (parse_row(row)[0].clone().unwrap(), parse_row(row)));
     let expected: BTreeMap<String, ViewRow> = expected.into();

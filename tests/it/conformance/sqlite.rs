@@ -340,9 +340,10 @@ fn damaged_records_take_no_others_away() {
     }
 }
 
-/// Symptom: one planted name of 5 MB took `list`, `recover` and `doctor` away, and was then left out of scans unnamed.
-/// Cause: SQLite refuses it while the row is read. Fix: a scan asks for its length first, and names the record. The kind:
-/// each collection, names that are empty, and names of logs.
+/// Symptom: one planted name of 5 MB took `list`, `recover` and `doctor` away, and was then left
+/// out of scans unnamed. Cause: SQLite refuses it while the row is read. Fix: a scan asks for its
+/// length first, and names the record. The kind: each collection, names that are empty, and names
+/// of logs.
 #[test]
 fn a_name_that_cannot_be_read_is_named_and_takes_no_others_away() {
     let fixture = SqliteFixture::new();

@@ -21,8 +21,16 @@ const COLUMNS: [&str; 11] = [
     "updated_at",
 ];
 
-const THREAD: &str = r#"{"id":"Fix-1771322456000-a1b2c3","directive":"fix","parent":"root-1","chain":"Fix-0","previous":"Fix-0","next":"Fix-2","result":{"ok":true,"n":1.50},"created":{"seconds":1771322456,"nanos":7000000}}"#;
-const HEAD: &str = r#"{"status":"continued","updated":{"seconds":1771322457,"nanos":999999999},"counters":{"turns":4,"usage":{"input":3000,"output":800,"read":150,"write":50,"reasoning":10},"spend":20000000,"duration":1234}}"#;
+const THREAD: &str = concat!(
+    r#"{"id":"Fix-1771322456000-a1b2c3","directive":"fix","parent":"root-1","chain":"Fix-0","#,
+    r#""previous":"Fix-0","next":"Fix-2","result":{"ok":true,"n":1.50},"#,
+    r#""created":{"seconds":1771322456,"nanos":7000000}}"#
+);
+const HEAD: &str = concat!(
+    r#"{"status":"continued","updated":{"seconds":1771322457,"nanos":999999999},"#,
+    r#""counters":{"turns":4,"usage":{"input":3000,"output":800,"read":150,"write":50,"#,
+    r#""reasoning":10},"spend":20000000,"duration":1234}}"#
+);
 
 fn rows(fixture: &SqliteFixture) -> Vec<Vec<Option<String>>> {
     let shell = fixture.shell();
@@ -75,7 +83,10 @@ fn a_thread_and_its_head_are_one_row() {
 fn missing_values_are_null() {
     let fixture = SqliteFixture::new();
     let store = fixture.open();
-    let bare = r#"{"id":"a","directive":null,"parent":null,"chain":"a","previous":null,"next":null,"result":null,"created":{"seconds":0,"nanos":0}}"#;
+    let bare = concat!(
+        r#"{"id":"a","directive":null,"parent":null,"chain":"a","previous":null,"next":null,"#,
+        r#""result":null,"created":{"seconds":0,"nanos":0}}"#
+    );
     commit(
         &store,
         &[

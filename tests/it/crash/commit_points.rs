@@ -11,7 +11,8 @@ use threadkeep_tests::auditor::audit;
 use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
 
 const SCRIPT: &str = r#"[
-  {"text": "one", "calls": [{"name": "read", "arguments": {}}, {"name": "write", "arguments": {"n": 1}}]},
+  {"text": "one", "calls": [{"name": "read", "arguments": {}}, {"name": "write",
+      "arguments": {"n": 1}}]},
   {"calls": [{"name": "nothing", "arguments": {}}]},
   {"calls": [{"name": "write", "arguments": {"n": 2}}]},
   {"text": "done"}

@@ -25,8 +25,10 @@ const KILLS: u32 = 60;
 const DIRECTORY: &str = "THREADKEEP_TEST_KILLED_IN";
 
 const SCRIPT: &str = r#"[
-  {"text": "Let me look.", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}], "delay_ms": 3},
-  {"calls": [{"name": "read_file", "arguments": {"path": "nothing.txt"}}, {"name": "no_such_tool", "arguments": {}}]},
+  {"text": "Let me look.", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}],
+      "delay_ms": 3},
+  {"calls": [{"name": "read_file", "arguments": {"path": "nothing.txt"}}, {"name": "no_such_tool",
+      "arguments": {}}]},
   {"text": "It holds a note.", "delay_ms": 2}
 ]"#;
 

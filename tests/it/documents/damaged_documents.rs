@@ -2,6 +2,8 @@
 //! the action that repairs them.
 
 use super::fixture::{DocumentsFixture, all};
+use RepairAction::{GoesOn, Rebuilds, Repair};
+use ReportedState::{Missing, Other, Stale};
 use cap_std::fs::Dir;
 use threadkeep::documents::{Document, DocumentState, DocumentStates};
 
@@ -40,32 +42,70 @@ fn in_the_middle(bytes: &mut [u8]) -> &mut u8 {
 const BOTH: [Document; 2] = [Document::Jsonl, Document::Markdown];
 const JSONL: [Document; 1] = [Document::Jsonl];
 
-#[rustfmt::skip]
 const CASES: [(&str, &[Document], ReportedState, RepairAction, DamageAction); 15] = [
-    ("removed", &BOTH, ReportedState::Missing, RepairAction::GoesOn, |dir, name| dir.remove_file(name).unwrap()),
-    ("torn end", &BOTH, ReportedState::Stale, RepairAction::GoesOn, |dir, name| edit(dir, name, |b| { b.pop(); b.pop(); })),
-    ("cut in half", &BOTH, ReportedState::Stale, RepairAction::GoesOn, |dir, name| edit(dir, name, |b| b.truncate(b.len() / 2))),
-    ("zeros at the end", &BOTH, ReportedState::Other, RepairAction::GoesOn, |dir, name| edit(dir, name, |b| b.extend([0; 4096]))),
-    ("text at the end", &BOTH, ReportedState::Other, RepairAction::GoesOn, |dir, name| edit(dir, name, |b| b.extend(b"{\"event\":[1,"))),
-    ("empty", &BOTH, ReportedState::Other, RepairAction::Rebuilds, |dir, name| dir.write(name, "").unwrap()),
-    ("torn head", &BOTH, ReportedState::Other, RepairAction::Rebuilds, |dir, name| edit(dir, name, |b| b.truncate(5))),
-    ("edited middle", &BOTH, ReportedState::Other, RepairAction::Repair, |dir, name| edit(dir, name, |b| *in_the_middle(b) ^= 1)),
-    ("edited end", &BOTH, ReportedState::Other, RepairAction::Rebuilds, |dir, name| edit(dir, name, |b| {
-        let at = b.len() - 60;
-        b[at] ^= 1;
-    })),
-    ("not text", &BOTH, ReportedState::Other, RepairAction::Rebuilds, |dir, name| dir.write(name, [0xff; 300_000]).unwrap()),
-    ("long lines", &BOTH, ReportedState::Other, RepairAction::Rebuilds, |dir, name| edit(dir, name, |b| {
-        b.extend(vec![b'x'; 5 << 20]);
-    })),
-    ("a line of another", &JSONL, ReportedState::Other, RepairAction::Rebuilds, |dir, name| edit(dir, name, |b| {
-        b.extend(b"{\"event\":[1,0]}\n");
-    })),
-    ("a line of the future", &JSONL, ReportedState::Other, RepairAction::Rebuilds, |dir, name| edit(dir, name, |b| {
-        b.extend(b"{\"event\":[18446744073709551615,4294967295]}\n");
-    })),
-    ("a foreign line", &JSONL, ReportedState::Other, RepairAction::Rebuilds, |dir, name| edit(dir, name, |b| b.extend(b"hello\n"))),
-    ("edited manifest", &JSONL, ReportedState::Other, RepairAction::GoesOn, |dir, name| edit(dir, name, |b| b[13] ^= 1)),
+    ("removed", &BOTH, Missing, GoesOn, |dir, name| {
+        dir.remove_file(name).unwrap()
+    }),
+    ("torn end", &BOTH, Stale, GoesOn, |dir, name| {
+        edit(dir, name, |b| {
+            b.pop();
+            b.pop();
+        })
+    }),
+    ("cut in half", &BOTH, Stale, GoesOn, |dir, name| {
+        edit(dir, name, |b| b.truncate(b.len() / 2))
+    }),
+    ("zeros at the end", &BOTH, Other, GoesOn, |dir, name| {
+        edit(dir, name, |b| b.extend([0; 4096]))
+    }),
+    ("text at the end", &BOTH, Other, GoesOn, |dir, name| {
+        edit(dir, name, |b| b.extend(b"{\"event\":[1,"))
+    }),
+    ("empty", &BOTH, Other, Rebuilds, |dir, name| {
+        dir.write(name, "").unwrap()
+    }),
+    ("torn head", &BOTH, Other, Rebuilds, |dir, name| {
+        edit(dir, name, |b| b.truncate(5))
+    }),
+    ("edited middle", &BOTH, Other, Repair, |dir, name| {
+        edit(dir, name, |b| *in_the_middle(b) ^= 1)
+    }),
+    ("edited end", &BOTH, Other, Rebuilds, |dir, name| {
+        edit(dir, name, |b| {
+            let at = b.len() - 60;
+            b[at] ^= 1;
+        })
+    }),
+    ("not text", &BOTH, Other, Rebuilds, |dir, name| {
+        dir.write(name, [0xff; 300_000]).unwrap()
+    }),
+    ("long lines", &BOTH, Other, Rebuilds, |dir, name| {
+        edit(dir, name, |b| {
+            b.extend(vec![b'x'; 5 << 20]);
+        })
+    }),
+    ("a line of another", &JSONL, Other, Rebuilds, |dir, name| {
+        edit(dir, name, |b| {
+            b.extend(b"{\"event\":[1,0]}\n");
+        })
+    }),
+    (
+        "a line of the future",
+        &JSONL,
+        Other,
+        Rebuilds,
+        |dir, name| {
+            edit(dir, name, |b| {
+                b.extend(b"{\"event\":[18446744073709551615,4294967295]}\n");
+            })
+        },
+    ),
+    ("a foreign line", &JSONL, Other, Rebuilds, |dir, name| {
+        edit(dir, name, |b| b.extend(b"hello\n"))
+    }),
+    ("edited manifest", &JSONL, Other, GoesOn, |dir, name| {
+        edit(dir, name, |b| b[13] ^= 1)
+    }),
 ];
 
 fn state(states: DocumentStates, document: Document) -> DocumentState {
@@ -79,9 +119,9 @@ fn state(states: DocumentStates, document: Document) -> DocumentState {
 fn reported_state(state: DocumentState) -> Option<ReportedState> {
     match state {
         DocumentState::Current => None,
-        DocumentState::Stale(_) => Some(ReportedState::Stale),
-        DocumentState::Other => Some(ReportedState::Other),
-        DocumentState::Missing => Some(ReportedState::Missing),
+        DocumentState::Stale(_) => Some(Stale),
+        DocumentState::Other => Some(Other),
+        DocumentState::Missing => Some(Missing),
     }
 }
 
@@ -101,12 +141,8 @@ async fn damage_is_named_and_put_right() {
             assert_eq!(found, Some(expected), "{what}: {document:?}");
             let refreshed = world.documents.refresh(&thread).await.unwrap();
             let rebuilt = refreshed.rebuilt.contains(&document);
-            assert_eq!(
-                rebuilt,
-                cure == RepairAction::Rebuilds,
-                "{what}: {document:?}"
-            );
-            if cure == RepairAction::Repair {
+            assert_eq!(rebuilt, cure == Rebuilds, "{what}: {document:?}");
+            if cure == Repair {
                 let found = world.documents.check(&thread).await.unwrap();
                 assert_eq!(
                     reported_state(state(found, document)),
@@ -128,19 +164,13 @@ async fn thread_json_that_differs_is_named_and_replaced() {
     world.documents.refresh(&thread).await.unwrap();
     let name = Document::Thread.file_name();
     let damages: [(ReportedState, DamageAction); 5] = [
-        (ReportedState::Missing, |dir, name| {
-            dir.remove_file(name).unwrap()
-        }),
-        (ReportedState::Other, |dir, name| {
-            dir.write(name, "").unwrap()
-        }),
-        (ReportedState::Other, |dir, name| {
+        (Missing, |dir, name| dir.remove_file(name).unwrap()),
+        (Other, |dir, name| dir.write(name, "").unwrap()),
+        (Other, |dir, name| {
             edit(dir, name, |b| b.truncate(b.len() / 2))
         }),
-        (ReportedState::Other, |dir, name| {
-            edit(dir, name, |b| b.push(b' '))
-        }),
-        (ReportedState::Other, |dir, name| {
+        (Other, |dir, name| edit(dir, name, |b| b.push(b' '))),
+        (Other, |dir, name| {
             dir.write(name, vec![b' '; 9 << 20]).unwrap()
         }),
     ];

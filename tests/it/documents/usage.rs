@@ -47,7 +47,8 @@ fn project_at(base_url: &str) -> (tempfile::TempDir, OpenProject) {
         r#"
 providers: {{mock: {{wire: openai, base_url: "{base_url}"}}}}
 models:
-  a-model: {{provider: mock, window: 128000, output: 2000, prices: {{input: "0.15", cache_read: "0.075", output: "0.60"}}}}
+  a-model: {{provider: mock, window: 128000, output: 2000,
+      prices: {{input: "0.15", cache_read: "0.075", output: "0.60"}}}}
 tiers: {{default: a-model}}
 "#
     );
@@ -72,7 +73,8 @@ async fn say(project: &OpenProject, thread: &str) {
 #[tokio::test]
 async fn only_reported_final_usage_is_noted() {
     let usage = json!({
-        "prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 40},
+        "prompt_tokens": 100, "completion_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 40},
     });
     let broken = reply(Some(usage.clone())).replace("data: [DONE]\n\n", "");
     let (broken, _) = broken.split_once("finish_reason").unwrap();
@@ -97,8 +99,9 @@ async fn only_reported_final_usage_is_noted() {
         "{timestamp}"
     );
     let mut expected = json!({
-        "timestamp": timestamp, "agentId": "Kiwi", "threadId": thread, "inputTokens": 60, "outputTokens": 10,
-        "cacheReadTokens": 40, "cacheCreationTokens": 0, "costUsd": 0, "durationMs": line["durationMs"],
+        "timestamp": timestamp, "agentId": "Kiwi", "threadId": thread, "inputTokens": 60,
+        "outputTokens": 10, "cacheReadTokens": 40, "cacheCreationTokens": 0, "costUsd": 0,
+        "durationMs": line["durationMs"],
         "turns": 1, "model": "a-model", "version": 2,
     });
     expected["costUsd"] = serde_json::from_str("0.000018").unwrap();
@@ -117,7 +120,8 @@ async fn only_reported_final_usage_is_noted() {
 }
 
 const SCRIPT: &str = r#"[
-  {"calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}], "usage": {"input": 100, "output": 10}},
+  {"calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}], 
+   "usage": {"input": 100, "output": 10}},
   {"text": "It holds a note.", "usage": {"input": 150, "output": 20}}
 ]"#;
 

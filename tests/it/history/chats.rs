@@ -20,8 +20,15 @@ fn the_runner_sends_what_was_appended() {
     .unwrap();
     let appended = [
         r#"{"role":"user","content":[{"type":"text","text":"what is it? 漢🙂 \u0000"}]}"#,
-        r#"{"role":"assistant","content":[{"type":"thinking","text":"hm","raw":"{\"signature\": \"x\"}"},{"type":"text","text":"Let me look."},{"type":"tool_use","id":"call_1_3","name":"read","arguments":"{}"}]}"#,
-        r#"{"role":"tool","content":[{"type":"tool_result","id":"call_1_3","name":"read","text":"42","failed":false}]}"#,
+        concat!(
+            r#"{"role":"assistant","content":[{"type":"thinking","text":"hm","#,
+            r#""raw":"{\"signature\": \"x\"}"},{"type":"text","text":"Let me look."},"#,
+            r#"{"type":"tool_use","id":"call_1_3","name":"read","arguments":"{}"}]}"#
+        ),
+        concat!(
+            r#"{"role":"tool","content":[{"type":"tool_result","id":"call_1_3","name":"read","#,
+            r#""text":"42","failed":false}]}"#
+        ),
         r#"{"role":"assistant","content":[{"type":"text","text":"It is 42."}]}"#,
     ];
     let thread = host.thread.clone();

@@ -32,7 +32,12 @@ async fn a_flood_takes_its_own_places_and_no_more() {
     };
     let (ends, meanwhile) = tokio::join!(flood, exercise_neighbour(&world.neighbour, &done));
     let named = |limit| {
-        let is = |end: &&Result<_, CallError>| matches!(end, Err(CallError::Limit(name)) if *name == limit);
+        let is = |end: &&Result<_, CallError>| {
+            let Err(CallError::Limit(name)) = end else {
+                return false;
+            };
+            *name == limit
+        };
         ends.iter().filter(is).count()
     };
     assert_eq!((named("wall_time_max"), named("calls_queued_max")), (8, 92));

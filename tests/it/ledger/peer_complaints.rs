@@ -1,7 +1,8 @@
 //! Complaints of other systems' users about budgets and usage, 60 to 72 of the study of them.
 //!
 //! Two cannot occur here: no budget is reset by a window of time (65), and nothing is imported yet
-//! (69). The message that a child out of money sends its parent (66) is in [`super::spawned_children`].
+//! (69). The message that a child out of money sends its parent (66) is in
+//! [`super::spawned_children`].
 
 use super::loop_family::{LoopFamily, TENTH, denial_cause};
 use crate::runner::fixture::{RunnerFixture, calls, fails, raise, reply, says, usage};

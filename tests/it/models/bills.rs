@@ -253,10 +253,14 @@ fn recorded_streams() -> [(&'static str, ServerAnswer, [u64; 2], &'static str); 
     let grows = |output: u64| {
         json!({"prompt_tokens": 21, "completion_tokens": output, "total_tokens": 21 + 320 + output,
             "prompt_tokens_details": {"text_tokens": 21, "cached_tokens": 4},
-            "completion_tokens_details": {"reasoning_tokens": 320, "accepted_prediction_tokens": 0}})
+            "completion_tokens_details": {"reasoning_tokens": 320,
+                "accepted_prediction_tokens": 0}})
     };
     let said = |text: &str| json!({"role": "assistant", "content": text});
-    let thought = |text: &str| json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]});
+    let thought = |text: &str| {
+        json!({"content": [{"type": "thinking", "thinking": [{"type": "text",
+        "text": text}]}]})
+    };
     let gemini = json!({"id": "g", "choices": [{"index": 0, "delta": {"content": "Four."},
         "finish_reason": "stop"}], "usage": {"prompt_tokens": 9, "completion_tokens": 3,
         "total_tokens": 112}});

@@ -36,7 +36,8 @@ fn words(wire: MockWire) -> WireWords {
             ),
             stop: concat!(
                 "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":",
-                "{\"stop_reason\":\"end_turn\"},\"usage\":{\"input_tokens\":7,\"output_tokens\":2}}\n\n"
+                "{\"stop_reason\":\"end_turn\"},\
+                 \"usage\":{\"input_tokens\":7,\"output_tokens\":2}}\n\n"
             ),
             done: "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
         },
@@ -55,7 +56,8 @@ fn adapter(server: &CannedServer, wire: MockWire) -> Arc<dyn ModelProvider> {
 fn refusal(status: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{body}"
     )
 }
 

@@ -152,7 +152,8 @@ async fn broken_streams() {
                 name: kind.to_owned(),
                 behaviors: json!([
                     {"type": "reply", "text": "one two three four five six seven eight nine ten"},
-                    {"type": "stream_fault", "kind": kind, "after_chunks": begun, "stall_seconds": 20.0},
+                    {"type": "stream_fault", "kind": kind, "after_chunks": begun,
+                        "stall_seconds": 20.0},
                 ]),
                 fault: format!("stream:{kind}@{begun}"),
                 kind: FailureKind::Transient,
@@ -237,7 +238,10 @@ async fn round(server: &LlmockServer, wire: MockWire) {
         json!({"type": "tool_use", "id": format!("call_2_{n}"), "name": "get_weather",
             "arguments": calls[n].arguments, "raw": calls[n].raw})
     };
-    let result = |n: usize| json!({"type": "tool_result", "id": format!("call_2_{n}"), "name": "get_weather", "text": "rain", "failed": n == 1});
+    let result = |n: usize| {
+        json!({"type": "tool_result", "id": format!("call_2_{n}"),
+        "name": "get_weather", "text": "rain", "failed": n == 1})
+    };
     let said = json!({"type": "text", "text": "Let me look."});
     request
         .messages
@@ -268,7 +272,10 @@ fn sent_to_openai(sent: &Value, calls: &[ReadCall]) {
 }
 
 fn sent_to_anthropic(sent: &Value, calls: &[ReadCall]) {
-    let call = |n: usize, input: Value| json!({"type": "tool_use", "id": calls[n].id, "name": "get_weather", "input": input});
+    let call = |n: usize, input: Value| {
+        json!({"type": "tool_use", "id": calls[n].id,
+        "name": "get_weather", "input": input})
+    };
     let (koeln, bonn) = (json!({"city": "Köln", "days": 3}), json!({"city": "Bonn"}));
     assert_eq!(
         sent["messages"][1]["content"],
@@ -278,7 +285,8 @@ fn sent_to_anthropic(sent: &Value, calls: &[ReadCall]) {
         sent["messages"][2],
         json!({"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": calls[0].id, "content": "rain"},
-            {"type": "tool_result", "tool_use_id": calls[1].id, "content": "rain", "is_error": true}]})
+            {"type": "tool_result", "tool_use_id": calls[1].id, "content": "rain",
+                "is_error": true}]})
     );
     assert_eq!(sent["max_tokens"], 256);
     assert_eq!(

@@ -91,8 +91,9 @@ fn an_older_directory_is_closed_to_others() {
     }
 }
 
-/// Symptom: a store of mode 0666 and locks of mode 0755 kept them for ever. Cause: only the directory around them was
-/// closed. Fix: what writes closes each. The kind: the store, its log, its lock and the directory of locks.
+/// Symptom: a store of mode 0666 and locks of mode 0755 kept them for ever. Cause: only the
+/// directory around them was closed. Fix: what writes closes each. The kind: the store, its log,
+/// its lock and the directory of locks.
 #[test]
 fn older_files_of_the_store_are_closed_to_others() {
     let world = GuardedProject::new();

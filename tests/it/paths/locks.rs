@@ -235,8 +235,8 @@ fn a_held_lock_of_a_dead_holder_is_named_with_the_way_around_it() {
     drop(locker);
 }
 
-/// Symptom: `resume` of a parent waited in silence for a child whose holder had died, while a stranger held its lock. Fix: the
-/// child is named with its lock, and the way that does not ask it.
+/// Symptom: `resume` of a parent waited in silence for a child whose holder had died, while a
+/// stranger held its lock. Fix: the child is named with its lock, and the way that does not ask it.
 #[test]
 fn a_held_lock_of_a_child_is_named_while_its_parent_waits() {
     let project = CliProject::new();

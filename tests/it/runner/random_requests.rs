@@ -65,10 +65,16 @@ static TOTAL: Mutex<std::collections::BTreeMap<String, u64>> =
     Mutex::new(std::collections::BTreeMap::new());
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        max_shrink_iters: 2_000,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn the_auditor_finds_nothing_after_any_request(requests in prop::collection::vec(request_or_money(), 1..80)) {
+    fn the_auditor_finds_nothing_after_any_request(
+        requests in prop::collection::vec(request_or_money(), 1..80)
+    ) {
         let mut world = RunnerFixture::new();
         for directive in [Some("work"), Some("poor"), None] {
             world.create(directive);

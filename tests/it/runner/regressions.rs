@@ -214,39 +214,40 @@ fn a_cancel_that_waits_takes_effect_when_the_thread_is_claimed() {
     world.audit();
 }
 
-/// Symptom: an acknowledged message was in no history. Cause: the commits that end a thread left
-/// the inbox as it was. Fix: a cancel or a kill reads it first, and the messages that may wait
-/// always fit.
-#[test]
-fn acknowledged_message_is_in_the_history_after_any_end() {
-    let large = reply(
-        vec![ReplyBlock::Text {
-            text: "x".repeat(REPLY_BYTES_MAX - 2_000),
-        }],
-        usage(10, 10),
-    );
-    let stopped = || StepOutcome::Stopped(fails("cancelled", true));
-    let ends: [(&str, Option<StepOutcome>); 9] = [
+/// Ways in which a thread ends or stops, each with the outcome that is submitted, if one is.
+fn thread_ends() -> [(&'static str, Option<StepOutcome>); 9] {
+    let large = ReplyBlock::Text {
+        text: "x".repeat(REPLY_BYTES_MAX - 2_000),
+    };
+    [
         ("reply", Some(says("done"))),
-        ("the largest reply", Some(large)),
+        ("the largest reply", Some(reply(vec![large], usage(10, 10)))),
         ("calls", Some(calls(&[("write", "{}"), ("read", "{}")]))),
         (
             "failure",
             Some(StepOutcome::Failure(fails("transient", true))),
         ),
-        ("stop", Some(stopped())),
+        ("stop", Some(StepOutcome::Stopped(fails("cancelled", true)))),
         ("claim", None),
         ("recover", None),
         ("kill", None),
         ("kill of a suspended one with open calls", None),
-    ];
-    for (how, outcome) in ends {
+    ]
+}
+
+/// Symptom: an acknowledged message was in no history. Cause: the commits that end a thread left
+/// the inbox as it was. Fix: a cancel or a kill reads it first, and the messages that may wait
+/// always fit.
+#[test]
+fn acknowledged_message_is_in_the_history_after_any_end() {
+    for (how, outcome) in thread_ends() {
         let mut world = RunnerFixture::new();
         let thread = world.create(Some("work"));
         let holder = world.start(&thread, None).unwrap().loaded.head.value.holder;
         if how.contains("open calls") {
             world.submit(&thread, calls(&[("read", "{}")])).unwrap();
-            world.submit(&thread, stopped()).unwrap();
+            let stopped = StepOutcome::Stopped(fails("cancelled", true));
+            world.submit(&thread, stopped).unwrap();
         }
         for n in 0..MAIL_MAX - 1 {
             send(&world, &thread, &format!("before {n}")).unwrap();

@@ -245,11 +245,16 @@ fn planted_sql_is_not_run() {
             "trigger \"t\"",
         ),
         (
-            "CREATE TRIGGER u AFTER INSERT ON record_head BEGIN UPDATE record_head SET value = 'forged'; END".to_owned(),
+            "CREATE TRIGGER u AFTER INSERT ON record_head BEGIN UPDATE record_head SET value = \
+             'forged'; END"
+                .to_owned(),
             "trigger \"u\"",
         ),
         (
-            format!("ALTER TABLE record_head RENAME TO kept; CREATE VIEW record_head AS SELECT 'n' AS name, 1 AS version, ({forever}) AS value"),
+            format!(
+                "ALTER TABLE record_head RENAME TO kept; CREATE VIEW record_head AS SELECT 'n' AS \
+                 name, 1 AS version, ({forever}) AS value"
+            ),
             "table \"kept\"",
         ),
     ] {
@@ -260,7 +265,10 @@ fn planted_sql_is_not_run() {
         other.execute_batch(&planted).unwrap();
         drop(other);
         // With a trigger planted while the file is open, nothing is read or written any more.
-        assert_eq!(code(&store.commit(&[put_op("after", "own")], false)), "corrupt");
+        assert_eq!(
+            code(&store.commit(&[put_op("after", "own")], false)),
+            "corrupt"
+        );
         assert_eq!(code(&get(&store, "before")), "corrupt");
         drop(store);
         let refused = try_open(temp.path()).unwrap_err();

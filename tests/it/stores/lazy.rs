@@ -190,7 +190,10 @@ fn when_all_are_in_use_the_call_may_be_repeated() {
     commit(&first, &[put_op("a", "1")]);
     let answers = std::mem::take(&mut *answers.lock().unwrap());
     assert!(
-        matches!(&answers[..], [Err(error @ StorageError::Unavailable { .. })] if error.retry_unchanged()),
+        matches!(
+            &answers[..],
+            [Err(error @ StorageError::Unavailable { .. })] if error.retry_unchanged()
+        ),
         "{answers:?}"
     );
     assert_eq!(get(&*second, "a"), Ok(None));

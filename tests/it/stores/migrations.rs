@@ -124,7 +124,8 @@ fn death_in_a_migration_leaves_the_old_or_the_new_file() {
         let connection = Connection::open(temp.path().join(FILE)).unwrap();
         // A cache so small that pages of the transaction are in the log before it ends.
         let migrate = format!(
-            "PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN IMMEDIATE; {} PRAGMA user_version = {}; \
+            "PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN IMMEDIATE; {} PRAGMA \
+             user_version = {}; \
              CREATE TEMP TABLE unused (x);",
             MIGRATIONS[1..].concat(),
             MIGRATIONS.len()

@@ -168,7 +168,8 @@ fn objects_that_are_not_ours_are_refused() {
         ),
         (
             "a virtual table in the place of ours",
-            "DROP TABLE record_head; CREATE VIRTUAL TABLE record_head USING fts5(name, version, value)",
+            "DROP TABLE record_head; CREATE VIRTUAL TABLE record_head USING fts5(name, version, \
+             value)",
             "table \"record_head",
         ),
         (
@@ -212,10 +213,12 @@ fn schemas_that_are_too_large_are_not_read_to_their_end() {
         "threads",
         &format!("CREATE VIEW threads AS SELECT {}1", "1, ".repeat(300_000)),
     );
-    let rows = "ANALYZE; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 200000) \
-         INSERT INTO sqlite_stat1 SELECT 'record_head', 'x' || i, '1 1' FROM n";
+    let rows = "ANALYZE; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT \
+                200000) \
+                INSERT INTO sqlite_stat1 SELECT 'record_head', 'x' || i, '1 1' FROM n";
     let samples = "ANALYZE; PRAGMA writable_schema = ON; \
-         INSERT INTO sqlite_stat4 SELECT 'record_head', 'i', '1', '1', '1', zeroblob(50000000)";
+                   INSERT INTO sqlite_stat4 SELECT 'record_head', 'i', '1', '1', '1', \
+                   zeroblob(50000000)";
     for (what, plant, named) in [
         ("many tables", many.as_str(), "larger than any"),
         ("a long view", long.as_str(), "view \"v\""),
@@ -258,7 +261,7 @@ fn huge_values_are_named_and_not_read() {
     }
     // The index compares names whole, so that one takes its size in memory, once.
     let huge_name = "INSERT INTO record_head (name, version, value) \
-         VALUES (printf('%.*c', 40000000, '0'), 1, '')";
+                     VALUES (printf('%.*c', 40000000, '0'), 1, '')";
     check(
         "a huge name",
         huge_name,

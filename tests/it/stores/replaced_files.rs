@@ -124,7 +124,8 @@ fn no_commit_is_acknowledged_into_a_file_that_is_gone() {
     drop(store);
     let moved = rusqlite::Connection::open(temp.path().join("moved.db")).unwrap();
     for (name, acknowledged) in acknowledged {
-        let sql = "SELECT count(*) FROM entry JOIN partition ON entry.id >> 32 = partition.id WHERE name = ?1";
+        let sql = "SELECT count(*) FROM entry JOIN partition ON entry.id >> 32 = partition.id \
+                   WHERE name = ?1";
         let count: u64 = moved
             .query_row(sql, [name], |row| row.get::<_, i64>(0))
             .unwrap() as u64;

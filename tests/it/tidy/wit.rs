@@ -115,7 +115,8 @@ pub fn hash_problems(files: &[SourceFile]) -> Vec<String> {
         return Vec::new();
     }
     vec![format!(
-        "wit/ is not what CHANGELOG.md says. If the change is meant, say it there and put in the line:\n{line}"
+        "wit/ is not what CHANGELOG.md says. If the change is meant, say it there and put in the \
+         line:\n{line}"
     )]
 }
 

@@ -200,15 +200,27 @@ mod tests {
         for (given, stored) in [
             (
                 r#"{"type":"message","role":"user","content":"hi \u0000 漢🙂"}"#,
-                r#"{"type":"message","role":"user","content":[{"type":"text","text":"hi \u0000 漢🙂"}]}"#,
+                concat!(
+                    r#"{"type":"message","role":"user","content":[{"type":"text","#,
+                    r#""text":"hi \u0000 漢🙂"}]}"#
+                ),
             ),
             (
-                r#"{"content":[{"type":"text","text":"hi"}],"id":"m1","role":"user","type":"message"}"#,
-                r#"{"type":"message","role":"user","content":[{"type":"text","text":"hi"}],"id":"m1"}"#,
+                concat!(
+                    r#"{"content":[{"type":"text","text":"hi"}],"id":"m1","role":"user","#,
+                    r#""type":"message"}"#
+                ),
+                concat!(
+                    r#"{"type":"message","role":"user","content":[{"type":"text","text":"hi"}],"#,
+                    r#""id":"m1"}"#
+                ),
             ),
             (
                 r#"{"type":"message","role":"assistant","content":"Hello!","synthetic":true}"#,
-                r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"Hello!"}],"synthetic":true}"#,
+                concat!(
+                    r#"{"type":"message","role":"assistant","content":[{"type":"text","#,
+                    r#""text":"Hello!"}],"synthetic":true}"#
+                ),
             ),
             (
                 r#"{"type":"tool_use","name":"read","arguments":"{\"a\": 0.10"}"#,
@@ -219,8 +231,14 @@ mod tests {
                 r#"{"type":"thinking","text":"hm","raw":"{\"signature\":\"x\"}"}"#,
             ),
             (
-                r#"{"type":"error","kind":"transient","code":"http_503","message":"m","attempt":1}"#,
-                r#"{"type":"error","kind":"transient","code":"http_503","message":"m","attempt":1}"#,
+                concat!(
+                    r#"{"type":"error","kind":"transient","code":"http_503","message":"m","#,
+                    r#""attempt":1}"#
+                ),
+                concat!(
+                    r#"{"type":"error","kind":"transient","code":"http_503","message":"m","#,
+                    r#""attempt":1}"#
+                ),
             ),
         ] {
             let Ok(AppendedEvent::Event(event)) = parse(given) else {

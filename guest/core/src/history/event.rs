@@ -420,8 +420,14 @@ mod tests {
         for text in [
             r#"{"type":"message","role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"}]}"#,
             r#"{"type":"tool_use","name":"read","arguments":"{\"a\": 1.50}","id":"x"}"#,
-            r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":false,"state":"done","cost":18446744073709551615}"#,
-            r#"{"type":"error","kind":"transient","code":"http_503","message":"m","attempt":2,"retry":500}"#,
+            concat!(
+                r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","#,
+                r#""failed":false,"state":"done","cost":18446744073709551615}"#
+            ),
+            concat!(
+                r#"{"type":"error","kind":"transient","code":"http_503","message":"m","#,
+                r#""attempt":2,"retry":500}"#
+            ),
             r#"{"type":"from_tomorrow","n":0.10}"#,
         ] {
             let event: Event = json::read(text).unwrap();

@@ -382,8 +382,16 @@ mod tests {
         assert_eq!(
             provider_messages(&reply),
             [
-                r#"{"role":"assistant","content":[{"type":"text","text":"Let me see."},{"type":"tool_use","id":"call_4_1","name":"read","arguments":"{\"a\":1}"},{"type":"tool_use","id":"call_4_2","name":"read","arguments":"oops"}]}"#,
-                r#"{"role":"tool","content":[{"type":"tool_result","id":"call_4_2","name":"read","text":"no","failed":true}]}"#,
+                concat!(
+                    r#"{"role":"assistant","content":[{"type":"text","text":"Let me see."},"#,
+                    r#"{"type":"tool_use","id":"call_4_1","name":"read","#,
+                    r#""arguments":"{\"a\":1}"},{"type":"tool_use","id":"call_4_2","#,
+                    r#""name":"read","arguments":"oops"}]}"#
+                ),
+                concat!(
+                    r#"{"role":"tool","content":[{"type":"tool_result","id":"call_4_2","#,
+                    r#""name":"read","text":"no","failed":true}]}"#
+                ),
             ]
         );
     }

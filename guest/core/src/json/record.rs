@@ -279,7 +279,12 @@ macro_rules! record {
             fn write(&self, out: &mut String) {
                 let Self { $($field),* } = self;
                 let mut fields = $crate::json::ObjectWriter::new(out);
-                $($crate::json::record::record!(@write fields, $field, $crate::json::record::record!(@name $field $($name)?) $(, $how)?);)*
+                $($crate::json::record::record!(
+                    @write fields,
+                    $field,
+                    $crate::json::record::record!(@name $field $($name)?)
+                    $(, $how)?
+                );)*
                 fields.finish();
             }
         }
@@ -289,7 +294,11 @@ macro_rules! record {
             fn read(value: $crate::json::JsonValue<'_>) -> Result<Self, $crate::json::JsonError> {
                 let mut reader = $crate::json::record::ObjectReader::new(value)?;
                 let record = Self {
-                    $($field: $crate::json::record::record!(@read reader, $crate::json::record::record!(@name $field $($name)?) $(, $how)?),)*
+                    $($field: $crate::json::record::record!(
+                        @read reader,
+                        $crate::json::record::record!(@name $field $($name)?)
+                        $(, $how)?
+                    ),)*
                 };
                 reader.finish(&[$($crate::json::record::record!(@name $field $($name)?)),*])?;
                 Ok(record)
@@ -304,7 +313,9 @@ macro_rules! record {
     (@name $field:ident $name:literal) => { $name };
     (@write $fields:ident, $field:ident, $name:expr) => { $fields.add($name, $field) };
     (@write $fields:ident, $field:ident, $name:expr, default) => { $fields.add($name, $field) };
-    (@write $fields:ident, $field:ident, $name:expr, nothing) => { $fields.add_present($name, $field) };
+    (@write $fields:ident, $field:ident, $name:expr, nothing) => {
+        $fields.add_present($name, $field)
+    };
     (@read $reader:ident, $name:expr) => { $reader.record_field($name) };
     (@read $reader:ident, $name:expr, $how:ident) => { $reader.optional_field($name) };
 }
@@ -333,7 +344,9 @@ macro_rules! words {
             fn read(value: $crate::json::JsonValue<'_>) -> Result<Self, $crate::json::JsonError> {
                 match value.as_str() {
                     $(Some($word) => Ok(Self::$variant),)*
-                    _ => Err($crate::json::JsonError::wrong_kind(concat!("one of" $(, " ", $word)*))),
+                    _ => Err($crate::json::JsonError::wrong_kind(
+                        concat!("one of" $(, " ", $word)*)
+                    )),
                 }
             }
 

@@ -1,7 +1,7 @@
 //! Money: the most that a call may cost, its real cost, and the accounts that admit it.
 //!
-//! The runner reaches accounts through [`crate::plan::ThreadChange`], which holds the path of a chain;
-//! nothing else moves money.
+//! The runner reaches accounts through [`crate::plan::ThreadChange`], which holds the path of a
+//! chain; nothing else moves money.
 
 mod account;
 mod path;

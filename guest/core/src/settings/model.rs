@@ -118,9 +118,10 @@ mod tests {
 
     #[test]
     fn reads_prices_exactly_and_fills_in() {
-        let model = Model::parse(
-            r#"{"name":"m","provider":"p","prices":{"input":"0.15","output":"0.60","read":"0.075"}}"#,
-        )
+        let model = Model::parse(concat!(
+            r#"{"name":"m","provider":"p","prices":{"input":"0.15","output":"0.60","#,
+            r#""read":"0.075"}}"#
+        ))
         .unwrap();
         let prices = model.prices.unwrap();
         assert_eq!(

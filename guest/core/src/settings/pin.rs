@@ -143,7 +143,8 @@ pub fn resolve_settings(
 ) -> Result<PinnedSettings, Error> {
     let allow_unpriced = directive.is_some_and(|directive| directive.allow_unpriced);
     if model.prices.is_none() && !allow_unpriced {
-        let problem = "has no prices: give them in .ai/config/models.yaml, or set allow_unpriced in the directive";
+        let problem = "has no prices: give them in .ai/config/models.yaml, or set allow_unpriced \
+                       in the directive";
         return Err(Error::invalid("model", &model.name, problem));
     }
     let capabilities = match directive {

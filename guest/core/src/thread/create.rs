@@ -73,8 +73,8 @@ pub struct SpawnParent<'a> {
 }
 
 /// Returns the plan that creates a thread: a root, or with `parent` a child, whose writes belong
-/// into the parent's commit that reserves its money ([`crate::plan::ThreadChange::extra`]). `random` is
-/// at least six hex digits, used where the id is generated.
+/// into the parent's commit that reserves its money ([`crate::plan::ThreadChange::extra`]).
+/// `random` is at least six hex digits, used where the id is generated.
 pub fn create(
     draft: &ThreadDraft,
     resolved: ResolvedDraft,

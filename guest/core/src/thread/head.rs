@@ -84,8 +84,10 @@ pub struct Head {
 }
 
 record!(Head {
-    format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold, holds or nothing, charged or nothing, counters, bad_rounds, lost,
-    context, prefix, asked or nothing, version, hash, intent, sweep or nothing, wait or nothing, mail_from, mail_to, limits, session, updated
+    format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold,
+    holds or nothing, charged or nothing, counters, bad_rounds, lost, context, prefix,
+    asked or nothing, version, hash, intent, sweep or nothing, wait or nothing, mail_from, mail_to,
+    limits, session, updated
 });
 
 impl Head {
@@ -164,7 +166,12 @@ pub enum StepKind {
     ExternalLoop,
 }
 
-words!(StepKind { CallLlm = "call-llm", CallTools = "call-tools", Wait = "wait", ExternalLoop = "own-loop" });
+words!(StepKind {
+    CallLlm = "call-llm",
+    CallTools = "call-tools",
+    Wait = "wait",
+    ExternalLoop = "own-loop",
+});
 
 /// A tool round that has calls without a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -285,7 +292,9 @@ pub struct ChargedAttempt {
     pub late: Option<ReportedUsage>,
 }
 
-record!(ChargedAttempt { version, hold, run, tokens, estimated or nothing, unpriced or nothing, late or nothing });
+record!(ChargedAttempt {
+    version, hold, run, tokens, estimated or nothing, unpriced or nothing, late or nothing
+});
 
 /// The real usage of a charged attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -324,7 +333,9 @@ pub struct UsageCounters {
     pub spawns: u64,
 }
 
-record!(UsageCounters { turns, usage, spend, duration, run_turns, run_tokens, run_duration, spawns or nothing });
+record!(UsageCounters {
+    turns, usage, spend, duration, run_turns, run_tokens, run_duration, spawns or nothing
+});
 
 /// An end that takes effect at the next commit of the thread; the later variant is the stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

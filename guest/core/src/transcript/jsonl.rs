@@ -182,7 +182,10 @@ mod tests {
     fn every_amount_is_decimal_text() {
         for (stored, shown) in [
             (
-                r#"{"type":"tool_result","version":2,"index":1,"name":"n","text":"t","failed":false,"state":"done","cost":310000}"#,
+                concat!(
+                    r#"{"type":"tool_result","version":2,"index":1,"name":"n","text":"t","#,
+                    r#""failed":false,"state":"done","cost":310000}"#
+                ),
                 r#""cost":"0.00031""#,
             ),
             (
@@ -190,23 +193,38 @@ mod tests {
                 r#""spend":"0.000000005","most":"1.00""#,
             ),
             (
-                r#"{"type":"usage_corrected","version":2,"charged":1000000000,"spend":5,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5}}"#,
+                concat!(
+                    r#"{"type":"usage_corrected","version":2,"charged":1000000000,"spend":5,"#,
+                    r#""usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5}}"#
+                ),
                 r#""charged":"1.00","spend":"0.000000005""#,
             ),
             (
-                r#"{"type":"raised","limits":{"turns":null,"tokens":null,"spend":250000000,"spawns":null,"depth":null,"duration":null}}"#,
+                concat!(
+                    r#"{"type":"raised","limits":{"turns":null,"tokens":null,"spend":250000000,"#,
+                    r#""spawns":null,"depth":null,"duration":null}}"#
+                ),
                 r#""spend":"0.25""#,
             ),
             (
-                r#"{"type":"raised","limits":{"turns":7,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null}}"#,
+                concat!(
+                    r#"{"type":"raised","limits":{"turns":7,"tokens":null,"spend":null,"#,
+                    r#""spawns":null,"depth":null,"duration":null}}"#
+                ),
                 r#""turns":7,"tokens":null,"spend":null"#,
             ),
             (
-                r#"{"type":"suspended","cause":{"reason":"budget","code":"spend_exceeded","message":"m","value":2000000000,"maximum":1000000000}}"#,
+                concat!(
+                    r#"{"type":"suspended","cause":{"reason":"budget","code":"spend_exceeded","#,
+                    r#""message":"m","value":2000000000,"maximum":1000000000}}"#
+                ),
                 r#""value":"2.00","maximum":"1.00""#,
             ),
             (
-                r#"{"type":"suspended","cause":{"reason":"limit","code":"turns_exceeded","message":"m","value":25,"maximum":25}}"#,
+                concat!(
+                    r#"{"type":"suspended","cause":{"reason":"limit","code":"turns_exceeded","#,
+                    r#""message":"m","value":25,"maximum":25}}"#
+                ),
                 r#""value":25,"maximum":25"#,
             ),
         ] {
@@ -220,7 +238,10 @@ mod tests {
     #[test]
     fn a_call_and_its_result_carry_the_same_id() {
         let call = r#"{"type":"tool_use","name":"n","arguments":"{}","id":"toolu_9"}"#;
-        let result = r#"{"type":"tool_result","version":2,"index":1,"name":"n","text":"t","failed":false,"state":"done"}"#;
+        let result = concat!(
+            r#"{"type":"tool_result","version":2,"index":1,"name":"n","text":"t","failed":false,"#,
+            r#""state":"done"}"#
+        );
         for (stored, version, index) in [(call, 2, 1), (result, 3, 0)] {
             let event: Event = json::read(stored).unwrap();
             let line = event_line(version, index, Instant::default(), &event).unwrap();

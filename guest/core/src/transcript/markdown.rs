@@ -3,14 +3,16 @@
 //! Text of users, models and tools is shown in blocks that it cannot close. A fence is always
 //! longer than any run of backticks inside it, and quoted text is quoted line by line, whatever
 //! ends its lines. ASCII control characters are shown as their Unicode pictures and other hidden
-//! characters ([`threadkeep_units::printable`]) by their number. So no terminal or viewer obeys them, and the
-//! file stays text.
+//! characters ([`threadkeep_units::printable`]) by their number. So no terminal or viewer obeys
+//! them, and the file stays text.
 //!
 //! The part of each entry ends with a comment with its version and its length. A program that
 //! continues the file knows from its end alone which version it reaches. An entry that shows
 //! nothing adds nothing.
 
-use crate::history::{ChargedEvent, Entry, Event, MessageRole, ToolResult, UsageCorrected};
+use crate::history::{
+    ChargedEvent, Entry, ErrorEvent, Event, MessageRole, ResultEvent, ToolResult, UsageCorrected,
+};
 use std::fmt::Write;
 use threadkeep_units::printable::{is_hidden_control, push_visible};
 
@@ -66,20 +68,7 @@ fn push_event(out: &mut String, entry: &Entry, event: &Event) {
             &time,
             &quote_text(&partial.text),
         ),
-        Event::Result(result) => {
-            let estimated = if result.estimated { ", estimated" } else { "" };
-            push_note(
-                out,
-                &format!(
-                    "{}: {} input and {} output tokens, {} USD{estimated}, {} ms",
-                    escape_inline(&result.model),
-                    result.usage.context(),
-                    result.usage.output,
-                    result.spend,
-                    result.duration
-                ),
-            );
-        }
+        Event::Result(result) => push_note(out, &result_text(result)),
         Event::Suspended(suspended) => push_note(
             out,
             &format!(
@@ -92,15 +81,7 @@ fn push_event(out: &mut String, entry: &Entry, event: &Event) {
             out,
             &format!("resumed (was {})", escape_inline(&resumed.code)),
         ),
-        Event::Error(error) => push_note(
-            out,
-            &format!(
-                "attempt {} failed ({}): {}",
-                error.attempt,
-                escape_inline(&error.code),
-                escape_inline(&error.message)
-            ),
-        ),
+        Event::Error(error) => push_note(out, &error_text(error)),
         Event::Cancelled(cancelled) => {
             push_note(out, &format!("ended by {}", escape_inline(&cancelled.by)))
         }
@@ -115,9 +96,31 @@ fn push_event(out: &mut String, entry: &Entry, event: &Event) {
     }
 }
 
+fn result_text(result: &ResultEvent) -> String {
+    let estimated = if result.estimated { ", estimated" } else { "" };
+    format!(
+        "{}: {} input and {} output tokens, {} USD{estimated}, {} ms",
+        escape_inline(&result.model),
+        result.usage.context(),
+        result.usage.output,
+        result.spend,
+        result.duration
+    )
+}
+
+fn error_text(error: &ErrorEvent) -> String {
+    format!(
+        "attempt {} failed ({}): {}",
+        error.attempt,
+        escape_inline(&error.code),
+        escape_inline(&error.message)
+    )
+}
+
 fn charge_text(charge: &ChargedEvent) -> String {
     format!(
-        "nobody knows what the call that version {} admitted cost: {} USD are charged, of at most {} USD",
+        "nobody knows what the call that version {} admitted cost: {} USD are charged, of at most \
+         {} USD",
         charge.version, charge.spend, charge.most
     )
 }

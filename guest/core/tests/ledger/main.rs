@@ -55,7 +55,11 @@ fn run_requests(world: &mut TestWorld, requests: &[RandomRequest]) -> Result<(),
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 640, max_shrink_iters: 5_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 640,
+        max_shrink_iters: 5_000,
+        ..ProptestConfig::default()
+    })]
 
     fn the_books_say_the_same(requests in prop::collection::vec(request_strategy(), REQUESTS)) {
         let mut world = TestWorld::new(None);

@@ -57,7 +57,8 @@ pub fn request_strategy() -> impl Strategy<Value = RandomRequest> {
     use RandomRequest::Race;
     prop_oneof![
         8 => single_request_strategy(),
-        1 => (single_request_strategy(), single_request_strategy()).prop_map(|(a, b)| Race(Box::new(a), Box::new(b))),
+        1 => (single_request_strategy(), single_request_strategy())
+            .prop_map(|(a, b)| Race(Box::new(a), Box::new(b))),
     ]
 }
 
@@ -69,9 +70,11 @@ fn single_request_strategy() -> impl Strategy<Value = RandomRequest> {
         1 => proptest::option::weighted(0.9, 600..4_000_u64).prop_map(Root),
         6 => (n(), named).prop_map(|(t, named)| Spawn(t, named)),
         20 => n().prop_map(Start),
-        24 => (n(), token_strategy(200), token_strategy(2_500), any::<bool>()).prop_map(|(t, i, o, m)| Reply(t, i, o, m)),
+        24 => (n(), token_strategy(200), token_strategy(2_500), any::<bool>())
+            .prop_map(|(t, i, o, m)| Reply(t, i, o, m)),
         10 => (n(), bill_strategy(200)).prop_map(|(t, c)| Tools(t, c)),
-        12 => (n(), any::<bool>(), proptest::option::weighted(0.2, token_strategy(AMOUNT_MAX))).prop_map(|(t, s, u)| Fail(t, s, u)),
+        12 => (n(), any::<bool>(), proptest::option::weighted(0.2, token_strategy(AMOUNT_MAX)))
+            .prop_map(|(t, s, u)| Fail(t, s, u)),
         6 => n().prop_map(Wait),
         7 => n().prop_map(Crash),
         4 => n().prop_map(Claim),

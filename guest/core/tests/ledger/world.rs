@@ -235,22 +235,11 @@ impl TestWorld {
         };
         let (thread, decided) = match request {
             RandomRequest::Spawn(n, named) => {
-                let runs = |status: ThreadStatus| {
-                    status.draws_on_account() && status != ThreadStatus::Created
-                };
-                let parent = self.pick(*n, |_, status, _| runs(status));
+                let parent = self.pick(*n, |_, status, _| may_spawn(status));
                 return self.spawn(&parent, *named, moment);
             }
             RandomRequest::Start(n) => {
-                let fits = |status| {
-                    [
-                        ThreadStatus::Created,
-                        ThreadStatus::Idle,
-                        ThreadStatus::Suspended,
-                    ]
-                    .contains(&status)
-                };
-                self.start(self.pick(*n, |_, status, _| fits(status)), moment)
+                self.start(self.pick(*n, |_, status, _| may_start(status)), moment)
             }
             RandomRequest::Reply(n, read, written, calls) => {
                 let outcome = reply(*read, *written, *calls);
@@ -532,6 +521,17 @@ impl TestWorld {
             self.lost.push(driver);
         }
     }
+}
+
+/// Says whether the runner of a thread of this status may spawn.
+fn may_spawn(status: ThreadStatus) -> bool {
+    status.draws_on_account() && status != ThreadStatus::Created
+}
+
+/// Says whether a thread of this status may be started.
+fn may_start(status: ThreadStatus) -> bool {
+    use ThreadStatus::{Created, Idle, Suspended};
+    [Created, Idle, Suspended].contains(&status)
 }
 
 pub fn submission(driver: &TestDriver, outcome: StepOutcome) -> StepSubmission {

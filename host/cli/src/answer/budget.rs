@@ -506,9 +506,12 @@ mod tests {
         });
         let expected = "\
 THREAD    STATUS      OWN COST        SPENT        LIMIT  HELD  RESERVED         REMAINING  USD
-root      running  0.100000001  0.100000001         1.00  0.00      0.30       0.499999999  [###+++----]
-  poor    running         0.10         0.10                                                 draws on root
-  owing   running  0.000000007  0.000000007  0.000000005  0.00      0.00  owes 0.000000002  [##########]
+root      running  0.100000001  0.100000001         1.00  0.00      0.30       0.499999999  \
+[###+++----]
+  poor    running         0.10         0.10                                                 draws \
+  on root
+  owing   running  0.000000007  0.000000007  0.000000005  0.00      0.00  owes 0.000000002  \
+  [##########]
     free  running         0.00         0.00    unlimited  0.00      0.00         unlimited
 ";
         let words = |text: &str| {

@@ -118,7 +118,8 @@ fn describe_usage(usage: ProbeUsage) -> String {
         reasoning,
     } = usage;
     format!(
-        "{input} tokens of input, {cache_read} read from a cache, {cache_write} written to it, {output} of output \
+        "{input} tokens of input, {cache_read} read from a cache, {cache_write} written to it, \
+         {output} of output \
          ({reasoning} of reasoning)"
     )
 }

@@ -216,7 +216,8 @@ pub fn suspended_advice(
             )
         }
         (None, OUT_OF_REACH) => format!(
-            "have the operator grant the provider's address in the policy (`hosts`, and `private: true` \
+            "have the operator grant the provider's address in the policy (`hosts`, and `private: \
+             true` \
              for a name), then {resume}"
         ),
         (None, "provider_permanent") => {
@@ -381,10 +382,19 @@ mod tests {
     fn json_has_the_documented_names() {
         assert_eq!(
             serde_json::to_string(&answer("completed", None)).unwrap(),
-            r#"{"thread_id":"a-1","status":"completed","outcome":null,"text":"Done.","result":"Done.","cause":null,"#
-                .to_owned()
-                + r#""cost":{"turns":2,"input_tokens":250,"output_tokens":30,"spend":"0.00031"},"tree_spend":"0.00031","#
-                + r#""tree_threads":1,"tree_unreadable":[],"suspended":[],"suspended_left_out":0,"exit":0}"#
+            concat!(
+                r#"{"thread_id":"a-1","status":"completed","outcome":null,"text":"Done.","#,
+                r#""result":"Done.","cause":null,"#
+            )
+            .to_owned()
+                + concat!(
+                    r#""cost":{"turns":2,"input_tokens":250,"output_tokens":30,"#,
+                    r#""spend":"0.00031"},"tree_spend":"0.00031","#
+                )
+                + concat!(
+                    r#""tree_threads":1,"tree_unreadable":[],"suspended":[],"#,
+                    r#""suspended_left_out":0,"exit":0}"#
+                )
         );
     }
 
@@ -395,8 +405,10 @@ mod tests {
         assert_eq!(out.text(), "");
         assert_eq!(
             err.text(),
-            "thread  a-1\nstatus  suspended (turns_exceeded): 25 of 25 turns\ncost    0.00031 USD for 2 turns, 250 \
-             input and 30 output tokens\nnext    threadkeep raise a-1 --turns N, then threadkeep resume a-1\n"
+            "thread  a-1\nstatus  suspended (turns_exceeded): 25 of 25 turns\ncost    0.00031 USD \
+             for 2 turns, 250 \
+             input and 30 output tokens\nnext    threadkeep raise a-1 --turns N, then threadkeep \
+             resume a-1\n"
         );
     }
 
@@ -483,7 +495,8 @@ child   2 more are suspended: threadkeep list --status suspended
         }
     }
 
-    /// Symptom: a person was told to mend what the provider refuses, where the operator's policy had refused.
+    /// Symptom: a person was told to mend what the provider refuses, where the operator's policy
+    /// had refused.
     #[test]
     fn what_is_out_of_reach_is_the_operator_s_to_grant() {
         let advice = |failure: &str| {

@@ -45,7 +45,8 @@ impl CommandAnswer for RecoverAnswer {
         screen.note(&next);
         for top in &self.left {
             screen.note(&format!(
-                "{top} has ended, threads below it have not: threadkeep resume {top} goes on with them"
+                "{top} has ended, threads below it have not: threadkeep resume {top} goes on with \
+                 them"
             ));
         }
     }

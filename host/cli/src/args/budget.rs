@@ -1,6 +1,7 @@
 //! The arguments of `budget` and `tree`.
 
-use super::{HOLD_TIME_DEFAULT, ThreadArgs, duration};
+use super::external_loop::HOLD_TIME_DEFAULT;
+use super::{ThreadArgs, duration};
 use crate::money;
 use crate::token::LeaseToken;
 use clap::{Args, Subcommand};
@@ -9,14 +10,16 @@ use std::time::Duration;
 /// The arguments of `budget`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A loop of your own holds before each call, so that no crash spends unseen, and tells afterwards what the call came to:
+A loop of your own holds before each call, so that no crash spends unseen, and tells afterwards \
+what the call came to:
 
   export THREADKEEP_TOKEN=$(threadkeep open my-chat)
   call=$(threadkeep budget hold my-chat turn-1 --model default --input 1200 --output 500)
   threadkeep budget settle my-chat $call --input 1180 --output 61
   threadkeep close my-chat idle
 
-What is still held when the loop ends is charged by estimate, and may be settled later all the same.")]
+What is still held when the loop ends is charged by estimate, and may be settled later all the \
+same.")]
 pub struct BudgetArgs {
     /// The subcommand.
     #[command(subcommand)]
@@ -47,7 +50,12 @@ pub struct HoldArgs {
     #[command(flatten)]
     pub estimate: EstimateArgs,
     /// By when it will be settled, at most 1h: the hold of the thread lasts at least as long
-    #[arg(long = "for", value_name = "TIME", value_parser = duration, default_value = HOLD_TIME_DEFAULT)]
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        value_parser = duration,
+        default_value = HOLD_TIME_DEFAULT
+    )]
     pub time: Duration,
     /// The token of the hold of the thread, THREAD#NUMBER [default: THREADKEEP_TOKEN]
     #[arg(long, value_name = "TOKEN")]
@@ -122,7 +130,8 @@ pub struct ReleaseArgs {
 /// The arguments of `tree`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-OWN COST is what a thread used itself; the columns after it are of its account, which counts its descendants too. In the
+OWN COST is what a thread used itself; the columns after it are of its account, which counts its \
+descendants too. In the
 bar # is spent, + is held or reserved, - is left.")]
 pub struct TreeArgs {
     /// Its id

@@ -122,7 +122,8 @@ fn check_writable(
             section.add_item(ItemState::Bad, place, problem.clone(), None);
             findings.add_problem(
                 format!("{place} cannot be written: {problem}"),
-                "make it an ordinary directory that you may write to; what is kept there can be read as it is",
+                "make it an ordinary directory that you may write to; what is kept there can be \
+                 read as it is",
             );
             false
         }
@@ -328,7 +329,8 @@ fn check_usage_log(threads: &Dir, section: &mut DoctorSection, findings: &mut Do
             findings.add_problem(
                 format!("what replies use is not noted: {problem}"),
                 format!(
-                    "move away what stands at .ai/threads/{USAGE_FILE}; the next reply makes a new file"
+                    "move away what stands at .ai/threads/{USAGE_FILE}; the next reply makes a new \
+                     file"
                 ),
             );
         }

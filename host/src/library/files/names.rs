@@ -63,7 +63,8 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
 pub(super) fn printable_name(name: &str) -> String {
     let obeyed = |c: char| {
         c.is_control()
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            || matches!(c, '\u{2028}'..='\u{2029}' | '\u{202a}'..='\u{202e}')
+            || matches!(c, '\u{2066}'..='\u{2069}')
     };
     let mark = |c| if obeyed(c) { '\u{fffd}' } else { c };
     name.chars().take(100).map(mark).collect()

@@ -70,7 +70,10 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
     (
         "directive",
         "research",
-        r#"{"name":"research","body":"Find ${inputs.topic}.\n","front":{"model":"fast","limits":{"spend":0.10}}}"#,
+        concat!(
+            r#"{"name":"research","body":"Find ${inputs.topic}.\n","front":{"model":"fast","#,
+            r#""limits":{"spend":0.10}}}"#
+        ),
     ),
     (
         "directive",
@@ -115,7 +118,10 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
     (
         "tool",
         "read_file",
-        r#"{"name":"read_file","description":"Read.","schema":{"type":"object"},"idempotent":true,"consent":false,"timeout":30000}"#,
+        concat!(
+            r#"{"name":"read_file","description":"Read.","schema":{"type":"object"},"#,
+            r#""idempotent":true,"consent":false,"timeout":30000}"#
+        ),
     ),
     ("tool", "write_file", "none"),
     ("tool", "", "read_file"),
@@ -466,7 +472,8 @@ fn scripts_and_policy() {
         ("answers.json", "[]"),
         (
             "config/models.yaml",
-            "providers: {demo: {wire: scripted, file: answers.json}}\nmodels: {a: {provider: demo, output: 1}, b: {provider: demo, output: 1}}\n",
+            "providers: {demo: {wire: scripted, file: answers.json}}\nmodels: \
+             {a: {provider: demo, output: 1}, b: {provider: demo, output: 1}}\n",
         ),
     ]);
     let file = library

@@ -104,7 +104,8 @@ impl ModelTable {
             Some(_) if is_private => Ok(NetworkReach::Anywhere),
             None if is_private => {
                 let problem = format!(
-                    "{address} is a loopback, link-local or private address, and {policy} does not grant it; the operator \
+                    "{address} is a loopback, link-local or private address, and {policy} does not \
+                     grant it; the operator \
                      can, under providers"
                 );
                 Err(entry.invalid("base_url", "", problem))
@@ -130,7 +131,8 @@ impl ModelTable {
         }
         let own = own.map_or(String::new(), |own| format!("{own}, to "));
         Some(format!(
-            "{variable} may go to {own}the address in {set} and to this machine, not to {address}; set {set}, or grant \
+            "{variable} may go to {own}the address in {set} and to this machine, not to {address}; \
+             set {set}, or grant \
              the provider in a policy"
         ))
     }

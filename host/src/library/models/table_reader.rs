@@ -460,7 +460,8 @@ impl ConfigReader<'_> {
         }
         let (whole, fraction) = PRICE_DIGITS_MAX;
         let problem = format!(
-            "a price is digits with an optional point, such as \"0.15\": at most {whole} before the point and \
+            "a price is digits with an optional point, such as \"0.15\": at most {whole} before \
+             the point and \
              {fraction} after it, in USD per million tokens"
         );
         Err(self.invalid(path, &text, problem, None))

@@ -1,7 +1,8 @@
 //! Model tables: accepted ones, refused ones, and the check that a key stays in the host.
 
+mod provider_settings;
+
 use super::*;
-use crate::models::dialect::{OutputField, ReturnThinking};
 use crate::policy::PolicyPreset;
 
 const FILE: &str = r#"
@@ -10,9 +11,11 @@ providers:
   mine: {wire: openai, base_url: "${MINE_BASE_URL}/v1/"}
   demo: {wire: scripted, file: answers.json}
 models:
-  gpt-4o-mini: {provider: openai, window: 128000, output: 16384, prices: {input: "0.15", cache_read: 0.0750, output: "0.60"}}
+  gpt-4o-mini: {provider: openai, window: 128000, output: 16384,
+      prices: {input: "0.15", cache_read: 0.0750, output: "0.60"}}
   meta/llama-3.1:8b: {provider: mine, output: 4096}
-  script: {provider: demo, window: 1000, output: 100, prices: {input: 1, output: 2, cache_write: "0"}}
+  script: {provider: demo, window: 1000, output: 100,
+      prices: {input: 1, output: 2, cache_write: "0"}}
 tiers: {default: gpt-4o-mini, fast: script}
 "#;
 
@@ -34,7 +37,10 @@ fn documents_for_the_guest() {
     let cases = [
         (
             "default",
-            r#"{"name":"gpt-4o-mini","provider":"openai","window":128000,"output":16384,"prices":{"input":"0.15","output":"0.60","read":"0.0750"}}"#,
+            concat!(
+                r#"{"name":"gpt-4o-mini","provider":"openai","window":128000,"output":16384,"#,
+                r#""prices":{"input":"0.15","output":"0.60","read":"0.0750"}}"#
+            ),
         ),
         (
             "meta/llama-3.1:8b",
@@ -42,7 +48,10 @@ fn documents_for_the_guest() {
         ),
         (
             "fast",
-            r#"{"name":"script","provider":"demo","window":1000,"output":100,"prices":{"input":"1","output":"2","write":"0"}}"#,
+            concat!(
+                r#"{"name":"script","provider":"demo","window":1000,"output":100,"#,
+                r#""prices":{"input":"1","output":"2","write":"0"}}"#
+            ),
         ),
     ];
     for (name, expected) in cases {
@@ -478,131 +487,4 @@ fn what_the_operator_allows() {
         "the tenant's own"
     );
     assert_eq!(input("fast"), None, "a tier is no model");
-}
-
-const SPOKEN: &str = r#"
-providers:
-  p:
-    wire: openai
-    base_url: https://api.mistral.ai/v1
-    max_tokens: max_completion_tokens
-    stream_options: true
-    return_thinking: always
-    headers: {x-team: "blue", x-gateway-key: "${GATE_API_KEY}"}
-    query: {api-version: 2024-10-21, n: 1}
-    times: {connect: 1, answer: 2, idle: 0.5, whole: 120}
-  q: {wire: anthropic, cache: false}
-models:
-  m: {provider: p, options: {temperature: 0.20, stop: [x]}}
-  n: {provider: q}
-"#;
-
-#[test]
-fn how_a_provider_is_spoken_to_is_read() {
-    let pairs = [
-        ("GATE_API_KEY", "gate-key"),
-        ("GATE_BASE_URL", "https://api.mistral.ai/v1"),
-    ];
-    let load = || ModelTable::load(Some(SPOKEN), environment(&pairs)).expect("it is valid");
-    let spec = load().provider("p").expect("it can be used");
-    let dialect = spec.settings.dialect(spec.wire, &spec.base_url);
-    assert_eq!(dialect.name, "mistral");
-    assert_eq!(dialect.output_field, OutputField::MaxCompletionTokens);
-    assert_eq!(dialect.return_thinking, ReturnThinking::Always);
-    assert!(dialect.stream_options && !dialect.cache);
-    let headers: Vec<(&str, &str)> = spec
-        .headers
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.expose()))
-        .collect();
-    assert_eq!(headers, [("x-team", "blue"), ("x-gateway-key", "gate-key")]);
-    assert_eq!(
-        spec.settings.query[0],
-        ("api-version".into(), "2024-10-21".into())
-    );
-    let options = Value::from(spec.model_options["m"].clone()).to_string();
-    assert_eq!(options, r#"{"temperature":0.20,"stop":["x"]}"#);
-    let anthropic = load().provider("q").expect("it can be used");
-    assert!(
-        !anthropic
-            .settings
-            .dialect(WireProtocol::Anthropic, "")
-            .cache
-    );
-    let millis =
-        |table: &ModelTable, name| table.model(name).unwrap().to_document()["call_millis"].clone();
-    assert_eq!(millis(&load(), "m"), 120_000);
-    assert!(millis(&load(), "n").is_null());
-    // An operator's times are upper bounds: they lengthen no time.
-    for (ceilings, idle, whole, usual) in [
-        ("{idle_time: 0.25, call_time: 60}", 250, 60_000, 60_000),
-        ("{idle_time: 900, call_time: 9000}", 500, 120_000, 3_600_000),
-    ] {
-        let bounded = load().restrict_to_policy(&policy(&format!("ceilings: {ceilings}")));
-        let times = bounded.provider("p").unwrap().settings.times;
-        assert_eq!(times.idle.unwrap().as_millis(), idle, "{ceilings}");
-        assert_eq!(millis(&bounded, "m"), whole, "{ceilings}");
-        assert_eq!(millis(&bounded, "n"), usual, "{ceilings}");
-    }
-}
-
-/// A header may carry the operator's key, so its variables are restricted like those of the key.
-#[test]
-fn a_header_sends_no_key_to_a_stranger() {
-    let table = |pairs| ModelTable::load(Some(SPOKEN), environment(pairs)).expect("it is valid");
-    let stolen = table(&[("GATE_API_KEY", "gate-key")]).provider("p");
-    let error = stolen
-        .map(drop)
-        .expect_err("the address is not its own")
-        .to_string();
-    assert!(error.contains("GATE_API_KEY may go to"), "{error}");
-    let unset = table(&[])
-        .provider("p")
-        .map(drop)
-        .expect_err("not set")
-        .to_string();
-    assert!(
-        unset.contains("x-gateway-key") && unset.contains("GATE_API_KEY"),
-        "{unset}"
-    );
-}
-
-#[test]
-fn settings_that_mean_nothing_are_refused_by_name() {
-    let provider = |entry: &str| format!("providers: {{p: {{{entry}}}}}\n");
-    let openai = |setting: &str| provider(&format!("wire: openai, {setting}"));
-    let model = |options: &str| {
-        format!(
-            "providers: {{p: {{wire: openai}}}}\nmodels: {{m: {{provider: p, options: {options}}}}}\n"
-        )
-    };
-    let many: Vec<String> = (0..40).map(|n| format!("h{n}: x")).collect();
-    for (text, word) in [
-        (openai("dialect: mistrall"), "mistral"),
-        (openai("dialect: 7"), "dialect"),
-        (openai("max_tokens: output"), "max_tokens"),
-        (openai("stream_options: maybe"), "stream_options"),
-        (openai("return_thinking: sometimes"), "return_thinking"),
-        (openai("cache: true"), "anthropic"),
-        (provider("wire: anthropic, dialect: mistral"), "openai"),
-        (openai("times: {idle: 0}"), "idle"),
-        (openai("times: {idle: -1}"), "idle"),
-        (openai("times: {whole: 90000}"), "whole"),
-        (openai("times: {total: 1}"), "total"),
-        (openai("headers: [x]"), "headers"),
-        (openai("headers: {x: [1]}"), "headers.x"),
-        (openai(&format!("headers: {{{}}}", many.join(", "))), "40"),
-        (openai("headers: {x: \"${HOME}\"}"), "HOME"),
-        (openai("query: {a: true}"), "query.a"),
-        (openai("query: {a: \"${X_API_KEY}\"}"), "query.a"),
-        (model("{temperature: \"${X_API_KEY}\"}"), "variable"),
-        (model("{messages: []}"), "messages"),
-        (model("{max_tokens: 5}"), "max_tokens"),
-        (model("7"), "options"),
-        (model(&format!("{{a: {}}}", "x".repeat(20_000))), "bytes"),
-    ] {
-        let table = ModelTable::load(Some(&text), EnvironmentSnapshot::default());
-        let error = table.map(drop).expect_err(&text).to_string();
-        assert!(error.contains(word), "{text}: {error}");
-    }
 }

@@ -263,7 +263,8 @@ fn random_texts_never_panic() {
 /// be reached.
 #[test]
 fn broken_files_never_panic() {
-    let file = "a: {b: [1, 'x', \"y\"], ? c : d}\nlist:\n- |\n  t\n- >-\n  u\n# c\n? k\n: - v\n%YAML 1.2\n---\n&a *a !t x\n...\n";
+    let file = "a: {b: [1, 'x', \"y\"], ? c : d}\nlist:\n- |\n  t\n- >-\n  u\n# c\n? k\n: - v\n\
+                %YAML 1.2\n---\n&a *a !t x\n...\n";
     let inserts = [
         "\n", "[", "]", "{", "}", ":", "- ", "? ", "\"", "'", "&", "*", "!", "%", "|", ">", "#",
         "\t", ",", "---\n", "...\n", "é",
@@ -279,7 +280,8 @@ fn broken_files_never_panic() {
 
 #[test]
 fn lines() {
-    let text = "models:\n  a: {window: 1}\n  b:\n    window: 2\n    prices:\n    - x\n    - y: 1\ntiers: {b: a}\n";
+    let text = "models:\n  a: {window: 1}\n  b:\n    window: 2\n    prices:\n    - x\n    - y: 1\n\
+                tiers: {b: a}\n";
     let table: &[(&[&str], usize)] = &[
         (&["models"], 1),
         (&["models", "a"], 2),

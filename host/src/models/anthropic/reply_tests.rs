@@ -92,8 +92,11 @@ async fn an_answer_cut_at_every_byte_is_the_same() {
             ReplyBlock::Thinking {
                 text: "Zwei Dateien – \"a\"?".into(),
                 raw: Some(
-                    r#"{"type":"thinking","thinking":"Zwei Dateien – \"a\"?","signature":"EqQB/+=="}"#
-                        .into()
+                    concat!(
+                        r#"{"type":"thinking","thinking":"Zwei Dateien – \"a\"?","#,
+                        r#""signature":"EqQB/+=="}"#
+                    )
+                    .into()
                 ),
             },
             ReplyBlock::Thinking {
@@ -348,7 +351,10 @@ fn the_usage_of_a_failure() {
 
 #[test]
 fn usage_grows_and_is_the_one_of_the_end() {
-    let end = |usage: Value| json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
+    let end = |usage: Value| {
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
+        "usage": usage})
+    };
     for (usage, want) in [
         (json!({"output_tokens": 90}), Some((7, 300, 20, 90))),
         (
@@ -412,8 +418,14 @@ fn a_message_that_was_abandoned_leaves_nothing() {
 
 #[test]
 fn zeros_beside_text_are_no_usage() {
-    let end = |usage: Value| json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
-    let begin = |input: u64| json!({"type": "message_start", "message": {"usage": {"input_tokens": input, "output_tokens": 0}}});
+    let end = |usage: Value| {
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
+        "usage": usage})
+    };
+    let begin = |input: u64| {
+        json!({"type": "message_start",
+        "message": {"usage": {"input_tokens": input, "output_tokens": 0}}})
+    };
     for (input, output, known) in [(5, 2, true), (0, 2, false), (5, 0, false), (0, 0, false)] {
         let events = [
             begin(input),

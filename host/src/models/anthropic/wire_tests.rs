@@ -47,7 +47,8 @@ const RESULTS: &str = r#"{"role":"tool","content":[
 fn calls() -> String {
     let call = |n: u32, arguments: &str| {
         let raw = format!("{{\"provider\":\"p\",\"id\":\"toolu_{n}\"}}");
-        json!({"type": "tool_use", "id": format!("call_3_{n}"), "name": "read", "arguments": arguments, "raw": raw})
+        json!({"type": "tool_use", "id": format!("call_3_{n}"), "name": "read",
+            "arguments": arguments, "raw": raw})
     };
     let content = json!([
         {"type": "thinking", "text": "Grüße", "raw": SIGNED},
@@ -153,19 +154,25 @@ fn results_come_first_and_blank_texts_never() {
         "assistant",
         json!([{"type": "tool_use", "id": "c", "name": "n", "arguments": "{}"}]),
     );
-    let result = |id: &str| json!({"type": "tool_result", "id": id, "name": "n", "text": "r", "failed": false});
+    let result = |id: &str| {
+        json!({"type": "tool_result", "id": id, "name": "n", "text": "r",
+        "failed": false})
+    };
     let tool = message("tool", json!([result("c"), result("without a call")]));
     let id = "GFyU8eZ2b";
     let want = format!(
         "{}{}{}",
-        format_args!(
-            r#"[{{"role":"user","content":[{{"type":"text","text":"and"}}]}},{{"role":"assistant","content":["#
+        concat!(
+            r#"[{"role":"user","content":[{"type":"text","text":"and"}]},"#,
+            r#"{"role":"assistant","content":["#
         ),
         format_args!(
-            r#"{{"type":"tool_use","id":"{id}","name":"n","input":{{}}}}]}},{{"role":"user","content":["#
+            r#"{{"type":"tool_use","id":"{id}","name":"n","input":{{}}}}]}},{}"#,
+            r#"{"role":"user","content":["#
         ),
         format_args!(
-            r#"{{"type":"tool_result","tool_use_id":"{id}","content":"r"}},{{"type":"text","text":"and"}}]}}]"#
+            r#"{{"type":"tool_result","tool_use_id":"{id}","content":"r"}},{}"#,
+            r#"{"type":"text","text":"and"}]}]"#
         )
     );
     assert_eq!(
@@ -211,7 +218,8 @@ fn thinking_is_sent_back_verbatim_or_not_at_all() {
         );
         assert!(got.contains(&want), "{raw:?}: {got}");
     }
-    let last = json!([text, thinking(Some(SIGNED)), {"type": "text", "text": ""}, thinking(Some(REDACTED))]);
+    let last = json!([text, thinking(Some(SIGNED)), {"type": "text", "text": ""},
+        thinking(Some(REDACTED))]);
     let only = json!([thinking(Some(SIGNED))]);
     let got = messages(&[
         &message("assistant", last),

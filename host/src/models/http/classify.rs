@@ -253,7 +253,8 @@ fn fault_sentence(fault: &ExchangeFault, url: &str) -> String {
         }
         ExchangeFault::OutOfReach => {
             return format!(
-                "the name of the server at {url} leads to loopback, link-local or private addresses alone, and the \
+                "the name of the server at {url} leads to loopback, link-local or private \
+                 addresses alone, and the \
                  operator's policy does not grant them"
             );
         }
@@ -279,7 +280,8 @@ fn fault_sentence(fault: &ExchangeFault, url: &str) -> String {
         }
         ExchangeFault::FieldRefused(_) => {
             return format!(
-                "the provider refused a field of the request to {url}; the next attempt is made without it"
+                "the provider refused a field of the request to {url}; the next attempt is made \
+                 without it"
             );
         }
         ExchangeFault::NotAStream(_) => {

@@ -185,7 +185,10 @@ mod tests {
                 Some(provider_error("", "t", "m")),
             ),
             (
-                r#"{"object":"error","message":{"detail":[{"loc":["body","x"],"msg":"m"}]},"type":"t"}"#,
+                concat!(
+                    r#"{"object":"error","message":{"detail":[{"loc":["body","x"],"msg":"m"}]},"#,
+                    r#""type":"t"}"#
+                ),
                 Some(provider_error("", "t", "body.x: m")),
             ),
             (

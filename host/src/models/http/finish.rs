@@ -94,8 +94,8 @@ impl FinishWord {
         known.map_or(Self::Unknown, |(finish, _)| *finish)
     }
 
-    /// Returns the word for [`crate::models::ModelCompletion::finish`]: one of the closed set, else the
-    /// provider's own, truncated.
+    /// Returns the word for [`crate::models::ModelCompletion::finish`]: one of the closed set, else
+    /// the provider's own, truncated.
     pub fn to_finish(self, word: &str) -> String {
         let named = match self {
             Self::Stop => "stop",

@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn sentences_are_shown_unless_they_repeat_a_secret() {
         let message = serde_json::json!({"role": "user", "content": [
-            {"type": "text", "text": "Our margin in the third quarter was \"41.7 %\",\nkeep it quiet."},
+            {"type": "text", "text": "Our margin in the third quarter was \"41.7 %\",\nkeep it \
+                                      quiet."},
             {"type": "text", "text": "code: 8812"}]});
         let request = CompletionRequest {
             model: "m".into(),

@@ -541,5 +541,9 @@ fn join_text(part: &Value) -> String {
 }
 
 #[cfg(test)]
+#[path = "abandoned_reply_tests.rs"]
+mod abandoned_tests;
+
+#[cfg(test)]
 #[path = "reply_tests.rs"]
 mod tests;

@@ -6,7 +6,7 @@ use crate::models::http::classify;
 use crate::models::{BLOCKS_MAX, REPLY_BYTES_MAX};
 use std::sync::Mutex;
 
-fn read(chunks: &[&str]) -> (Result<ModelCompletion, ExchangeFault>, Vec<ReplyDelta>) {
+pub(super) fn read(chunks: &[&str]) -> (Result<ModelCompletion, ExchangeFault>, Vec<ReplyDelta>) {
     let deltas = Mutex::new(Vec::new());
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
     let mut reply = OpenAiReply::new("p", 1_000);
@@ -21,7 +21,7 @@ fn delta(delta: &str) -> String {
     format!(r#"{{"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}],"usage":null}}"#)
 }
 
-fn finish(reason: &str) -> String {
+pub(super) fn finish(reason: &str) -> String {
     format!(r#"{{"choices":[{{"index":0,"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
 }
 
@@ -34,7 +34,7 @@ fn blocks(deltas: &[&str], reason: &str) -> (Vec<ReplyBlock>, String) {
     (completion.blocks, completion.finish)
 }
 
-fn text(text: &str) -> ReplyBlock {
+pub(super) fn text(text: &str) -> ReplyBlock {
     ReplyBlock::Text { text: text.into() }
 }
 
@@ -46,7 +46,7 @@ fn thinking(text: &str, field: &str) -> ReplyBlock {
 }
 
 /// Makes a call with the server's own id.
-fn call(id: &str, name: &str, arguments: &str) -> ReplyBlock {
+pub(super) fn call(id: &str, name: &str, arguments: &str) -> ReplyBlock {
     ReplyBlock::ToolUse {
         id: id.into(),
         name: name.into(),
@@ -114,9 +114,10 @@ async fn an_answer_cut_at_every_byte_is_the_same() {
     let chunks = [
         delta(r#"{"reasoning":"hm – "}"#),
         delta(r#"{"content":"Grüße \ud83d\ude42"}"#),
-        delta(
-            r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]}"#,
-        ),
+        delta(concat!(
+            r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","#,
+            r#""arguments":"{\"x\":"}}]}"#
+        )),
         delta(r#"{"tool_calls":[{"index":0,"function":{"arguments":"\"ä\"}"}}]}"#),
         finish("tool_calls"),
         r#"{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}"#.to_owned(),
@@ -141,7 +142,10 @@ async fn an_answer_cut_at_every_byte_is_the_same() {
 
 #[test]
 fn calls_are_merged() {
-    let first = r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]}"#;
+    let first = concat!(
+        r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","#,
+        r#""arguments":""}}]}"#
+    );
     let both = [call("a", "f", r#"{"x":1}"#), call("b", "g", "{}")];
     for (what, deltas) in [
         (
@@ -150,13 +154,19 @@ fn calls_are_merged() {
                 first,
                 r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":"{"}}]}"#,
                 r#"{"tool_calls":[{"index":0,"function":{"arguments":"{\"x\""}}]}"#,
-                r#"{"tool_calls":[{"index":1,"function":{"arguments":"}"}},{"index":0,"function":{"arguments":":1}"}}]}"#,
+                concat!(
+                    r#"{"tool_calls":[{"index":1,"function":{"arguments":"}"}},{"index":0,"#,
+                    r#""function":{"arguments":":1}"}}]}"#
+                ),
             ],
         ),
         (
             "each numbered 0",
             vec![
-                r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]}"#,
+                concat!(
+                    r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","#,
+                    r#""arguments":"{\"x\":1}"}}]}"#
+                ),
                 r#"{"tool_calls":[{"index":0,"id":"b","function":{"name":"g","arguments":"{}"}}]}"#,
             ],
         ),
@@ -172,14 +182,20 @@ fn calls_are_merged() {
             "id and name in every chunk",
             vec![
                 first,
-                r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]}"#,
+                concat!(
+                    r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","#,
+                    r#""arguments":"{\"x\":1}"}}]}"#
+                ),
                 r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":""}}]}"#,
             ],
         ),
         (
             "arguments as an object",
             vec![
-                r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":{"x":1}}}]}"#,
+                concat!(
+                    r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","#,
+                    r#""arguments":{"x":1}}}]}"#
+                ),
                 r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":null}}]}"#,
             ],
         ),
@@ -248,7 +264,10 @@ fn finish_reasons() {
 #[test]
 fn what_is_not_a_reply() {
     let hello = delta(r#"{"content":"Hello"}"#);
-    let error = r#"{"error":{"message":"m","code":502},"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}"#;
+    let error = concat!(
+        r#"{"error":{"message":"m","code":502},"choices":[{"index":0,"delta":{},"#,
+        r#""finish_reason":"error"}]}"#
+    );
     let said = classify::ProviderError {
         code: "502".into(),
         message: "m".into(),
@@ -325,123 +344,6 @@ fn zeros_beside_text_are_no_usage() {
     }
 }
 
-/// Makes a chunk of the reply with this id.
-fn chunk_of(id: &str, delta: &str) -> String {
-    format!(r#"{{"id":"{id}","choices":[{{"index":0,"delta":{delta}}}]}}"#)
-}
-
-/// Makes the first chunk of a reply; `more` makes a later one.
-fn first(id: &str, word: &str) -> String {
-    chunk_of(id, &format!(r#"{{"role":"assistant","content":"{word}"}}"#))
-}
-
-fn more(id: &str, word: &str) -> String {
-    chunk_of(id, &format!(r#"{{"content":"{word}"}}"#))
-}
-
-/// Makes the first chunk of a reply that begins with a call.
-fn first_call(id: &str, arguments: &str) -> String {
-    let function = format!(r#"{{"name":"f","arguments":"{arguments}"}}"#);
-    let call = format!(r#"{{"index":0,"id":"{id}","function":{function}}}"#);
-    chunk_of(
-        id,
-        &format!(r#"{{"role":"assistant","tool_calls":[{call}]}}"#),
-    )
-}
-
-/// Symptom: text and calls of a provider that broke off behind a router stood in front of the reply
-/// of the next provider. Cause: one stream was treated as one reply. Fix: another id with a role
-/// begins a new reply, unless the server generates another id for every chunk, which the third
-/// chunk shows.
-#[test]
-fn a_reply_that_was_abandoned_leaves_nothing() {
-    let said = |chunks: &[String]| {
-        let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
-        read(&chunks).0.unwrap().blocks
-    };
-    let end = finish("stop");
-    let e = || end.clone();
-    for (what, chunks, want) in [
-        (
-            "after several chunks",
-            vec![first("a", "x"), more("a", "y"), first("b", "z"), e()],
-            vec![text("z")],
-        ),
-        (
-            "after one chunk",
-            vec![first("a", "x"), first("b", "z"), more("b", "!"), e()],
-            vec![text("z!")],
-        ),
-        (
-            "at the end",
-            vec![first("a", "x"), first("b", "z"), e()],
-            vec![text("z")],
-        ),
-        (
-            "a call in the first chunk",
-            vec![
-                first_call("a", "{}"),
-                first_call("b", "{}"),
-                more("b", ""),
-                finish("tool_calls"),
-            ],
-            vec![call("b", "f", "{}")],
-        ),
-        (
-            "half a call",
-            vec![first_call("a", "{"), first("b", "z"), more("b", "!"), e()],
-            vec![text("z!")],
-        ),
-        (
-            "behind a whole one",
-            vec![first("a", "x"), more("a", "y"), e(), first("b", "z")],
-            vec![text("xy")],
-        ),
-        (
-            "an id for every chunk",
-            vec![first("a", "x"), first("b", "y"), first("c", "z"), e()],
-            vec![text("xyz")],
-        ),
-        (
-            "an id for every chunk, and one role",
-            vec![first("a", "x"), more("b", "y"), more("c", "z"), e()],
-            vec![text("xyz")],
-        ),
-        (
-            "another id without a role",
-            vec![first("a", "x"), more("a", "y"), more("b", "z"), e()],
-            vec![text("xyz")],
-        ),
-    ] {
-        assert_eq!(said(&chunks), want, "{what}");
-    }
-}
-
-/// Symptom: the usage of an abandoned reply was lost, or counted as that of the next one. Fix: it
-/// is added to the usage of the next reply, if that reports one.
-#[test]
-fn a_reply_that_was_abandoned_is_paid_for() {
-    let chunk = |id: &str, usage: &str| {
-        format!(
-            r#"{{"id":"{id}","choices":[{{"index":0,"delta":{{"role":"assistant","content":"x"}}}}],"usage":{usage}}}"#
-        )
-    };
-    let usage =
-        |input, output| format!(r#"{{"prompt_tokens":{input},"completion_tokens":{output}}}"#);
-    let (end, none) = (finish("stop"), "null".to_owned());
-    let billed = |second: &str| {
-        let (a, b) = (chunk("a", &usage(50, 9)), chunk("b", second));
-        let (result, deltas) = read(&[&a, &a, &b, &b, &end]);
-        assert!(deltas.contains(&ReplyDelta::Restarted));
-        result
-            .unwrap()
-            .usage
-            .map(|usage| (usage.input, usage.output))
-    };
-    assert_eq!(billed(&usage(7, 2)), Some((57, 11)));
-    assert_eq!(billed(&none), None, "nobody knows what the second used");
-}
-
 #[test]
 fn what_was_cut_stays_cut() {
     let hello = delta(r#"{"content":"x"}"#);
@@ -476,7 +378,10 @@ fn values_of_another_kind_are_passed_over() {
         let blocks = read(&[&delta(odd), &finish("stop")]).0.unwrap().blocks;
         assert_eq!(blocks.last(), Some(&text("x")), "{odd}");
     }
-    let odd = r#"{"tool_calls":[{"index":0,"id":"a","extra_content":[[1]],"function":{"name":"f","arguments":"{}"}}]}"#;
+    let odd = concat!(
+        r#"{"tool_calls":[{"index":0,"id":"a","extra_content":[[1]],"function":{"name":"f","#,
+        r#""arguments":"{}"}}]}"#
+    );
     assert_eq!(blocks(&[odd], "tool_calls").0, [call("a", "f", "{}")]);
 }
 
@@ -559,7 +464,10 @@ fn pieces_of_a_routers_thinking_are_put_together() {
         &finish("stop"),
     ])
     .0;
-    let raw = r#"{"provider":"p","field":"","details":[{"type":"reasoning.text","index":0,"text":"ab","signature":"s"}]}"#;
+    let raw = concat!(
+        r#"{"provider":"p","field":"","details":[{"type":"reasoning.text","index":0,"text":"ab","#,
+        r#""signature":"s"}]}"#
+    );
     let details = ReplyBlock::Thinking {
         text: String::new(),
         raw: Some(raw.into()),

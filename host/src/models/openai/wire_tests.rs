@@ -28,7 +28,8 @@ fn body(request: &CompletionRequest) -> String {
 
 const USER: &str =
     r#"{"role":"user","content":[{"type":"text","text":"Grüße"},{"type":"text","text":"2"}]}"#;
-const CALLS: &str = r#"{"role":"assistant","content":[{"type":"thinking","text":"hm","raw":"{\"provider\":\"p\",\"field\":\"reasoning_content\"}"},
+const CALLS: &str = r#"{"role":"assistant","content":[{"type":"thinking","text":"hm",
+    "raw":"{\"provider\":\"p\",\"field\":\"reasoning_content\"}"},
     {"type":"text","text":"I "},{"type":"text","text":"look."},
     {"type":"tool_use","id":"call_3_0","name":"read","arguments":"{ \"path\": \"a\",\"n\":1.0 }",
      "raw":"{\"provider\":\"p\",\"id\":\"own.0\",\"extra_content\":{\"x\":{\"b\":1.50,\"a\":1}}}"},
@@ -83,8 +84,10 @@ fn each_body_is_a_prefix_of_the_next() {
 #[test]
 fn a_dialect_names_leaves_out_and_adds_fields() {
     let thought = r#"{"role":"assistant","content":[{"type":"thinking","text":"hm",
-        "raw":"{\"provider\":\"p\",\"field\":\"reasoning_content\"}"},{"type":"text","text":"x"}]}"#;
-    let call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"n","arguments":"{}",
+        "raw":"{\"provider\":\"p\",\"field\":\"reasoning_content\"}"},
+        {"type":"text","text":"x"}]}"#;
+    let call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"n",
+        "arguments":"{}",
         "raw":"{\"provider\":\"other\",\"id\":\"x\",\"extra_content\":{\"y\":1}}"}]}"#;
     let result =
         r#"{"role":"tool","content":[{"type":"tool_result","id":"c","name":"n","text":"r"}]}"#;
@@ -114,7 +117,10 @@ fn a_dialect_names_leaves_out_and_adds_fields() {
         ),
         (
             named("gemini"),
-            r#""extra_content":{"google":{"thought_signature":"skip_thought_signature_validator"}}"#,
+            concat!(
+                r#""extra_content":{"google":{"#,
+                r#""thought_signature":"skip_thought_signature_validator"}}"#
+            ),
             r#""y":1"#,
         ),
     ] {

@@ -18,7 +18,8 @@ fn choice_text(script: &ReplyScript, opening: &str, turns: u64, tries: u64) -> S
 #[test]
 fn the_nth_request_of_a_conversation_gets_the_nth_reply() {
     let script = ReplyScript::parse(
-        r#"[{"text":"a","repeat":2},{"fail":{"code":"x","times":2}},{"fail":{"code":"y"},"text":"b"},
+        r#"[{"text":"a","repeat":2},{"fail":{"code":"x","times":2}},
+            {"fail":{"code":"y"},"text":"b"},
             {"text":"c","repeat":"forever"}]"#,
     )
     .unwrap();
@@ -55,7 +56,8 @@ fn a_script_may_end_in_failures_or_just_end() {
 #[test]
 fn conversations_are_told_apart_by_a_text_they_begin_with() {
     let script = ReplyScript::parse(
-        "{\"text\":\"other\"}\n\n{\"for\":\"child\",\"text\":\"c1\"}\n{\"for\":\"sum\",\"text\":\"s\"}\n\
+        "{\"text\":\"other\"}\n\n{\"for\":\"child\",\"text\":\"c1\"}\n\
+         {\"for\":\"sum\",\"text\":\"s\"}\n\
          {\"for\":\"child\",\"text\":\"c2\"}\n",
     )
     .unwrap();

@@ -40,7 +40,8 @@ fn code(result: Result<ModelCompletion, ModelFailure>) -> String {
 async fn a_whole_reply_streams_in_pieces() {
     let llm = ScriptedProvider::parse(
         r#"[{"thinking":"hmm","text":"Grüße","chunk":2,
-             "calls":[{"name":"f","arguments":{"b":1.50,"a":"x"}},{"name":"g","arguments":"{\"a\":"},{"name":"h"}]}]"#,
+             "calls":[{"name":"f","arguments":{"b":1.50,"a":"x"}},
+                 {"name":"g","arguments":"{\"a\":"},{"name":"h"}]}]"#,
     )
     .unwrap();
     let (result, deltas) = ask(&llm, &request(&["Hi"])).await;
@@ -140,8 +141,10 @@ async fn many_threads_and_a_resumed_process_share_one_script() {
 #[tokio::test]
 async fn failures_count_the_tries_of_one_conversation() {
     let llm = ScriptedProvider::parse(
-        r#"[{"fail":{"kind":"rate-limited","code":"x","message":"slow down","retry_after_ms":1500,"times":2}},
-            {"fail":{"code":"y","partial":"Hel","sent":false,"usage":{"input":7}},"text":"a"},{"text":"b"}]"#,
+        r#"[{"fail":{"kind":"rate-limited","code":"x","message":"slow down",
+                "retry_after_ms":1500,"times":2}},
+            {"fail":{"code":"y","partial":"Hel","sent":false,"usage":{"input":7}},"text":"a"},
+            {"text":"b"}]"#,
     )
     .unwrap();
     let mut lowered = request(&["a"]);

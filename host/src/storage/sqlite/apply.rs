@@ -1,8 +1,8 @@
 //! The operations of one commit, inside a transaction of the caller.
 //!
 //! Each condition is part of the statement that needs it, so that it is checked on the way. When an
-//! operation does not fit, the caller rolls back and [`find_refusal`] finds the reason: conditions first,
-//! positions second.
+//! operation does not fit, the caller rolls back and [`find_refusal`] finds the reason: conditions
+//! first, positions second.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 

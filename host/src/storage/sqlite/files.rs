@@ -1,13 +1,13 @@
 //! The files of one store inside the granted directory: their names, their checks, and whether they
 //! are still the ones that were opened.
 //!
-//! SQLite reaches the files through a [`ConfinedVfs`] at `/proc/self/fd/<directory>/<name>`, and the lock
-//! file is opened beneath the same directory. So the kernel refuses a link at one of our names, and
-//! a directory that is renamed or swapped for another is still the granted one. Before each
-//! connection the files are checked as well, for a clear error, and because only a check finds a
-//! second name of a file (a hard link). A user who can write in the directory could plant one after
-//! the check, so the directory must belong to the tenant or the operator alone. `.ai/threads` does:
-//! no directory that tools see contains it.
+//! SQLite reaches the files through a [`ConfinedVfs`] at `/proc/self/fd/<directory>/<name>`, and
+//! the lock file is opened beneath the same directory. So the kernel refuses a link at one of our
+//! names, and a directory that is renamed or swapped for another is still the granted one. Before
+//! each connection the files are checked as well, for a clear error, and because only a check finds
+//! a second name of a file (a hard link). A user who can write in the directory could plant one
+//! after the check, so the directory must belong to the tenant or the operator alone. `.ai/threads`
+//! does: no directory that tools see contains it.
 //!
 //! Only Linux has `/proc/self/fd`. Elsewhere a store is refused with the code
 //! `unsupported-platform`.
@@ -110,7 +110,8 @@ impl StoreFiles {
         if dots || taken || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) {
             let shown: String = name.chars().take(100).collect();
             let message = format!(
-                "{shown:?} is no name of a store: letters, digits, `.`, `_`, `-`, with a dot inside, \
+                "{shown:?} is no name of a store: letters, digits, `.`, `_`, `-`, with a dot \
+                 inside, \
                  and not the end of another file of a store"
             );
             return Err(other_error("bad-name", message));
@@ -160,7 +161,8 @@ impl StoreFiles {
     /// Makes the file if there is none, empty and private: SQLite gives its log and its shared
     /// memory the mode of the file that they belong to.
     ///
-    /// Those of this user that are there are closed to others: a copy has the mode that its maker's mask had.
+    /// Those of this user that are there are closed to others: a copy has the mode that its maker's
+    /// mask had.
     pub(super) fn make_private(&self) -> Result<(), StorageError> {
         let made = platform::make_private(&self.held.dir, self.name());
         made.map_err(|error| write_error(self.name(), &error))?;
@@ -195,7 +197,8 @@ impl StoreFiles {
         let has_log = self.has_log()?;
         if has_log && length < DATABASE_BYTES_MIN {
             let message = format!(
-                "{log} holds commits, and {file}, which they belong to, is empty or gone; put it back, or both away"
+                "{log} holds commits, and {file}, which they belong to, is empty or gone; put it \
+                 back, or both away"
             );
             return Err(StorageError::Corrupt { message });
         }
@@ -257,7 +260,8 @@ impl StoreFiles {
     /// The error of [`Self::check_unchanged`].
     pub(super) fn replaced_error(&self) -> StorageError {
         let message = format!(
-            "{} is gone or another file has taken its place since it was opened; close the store and open it again if \
+            "{} is gone or another file has taken its place since it was opened; close the store \
+             and open it again if \
              that was meant",
             self.name()
         );
@@ -432,7 +436,8 @@ mod platform {
         // Not by its name, which may be a link by now.
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(dir, name, flags, Mode::empty()).and_then(|file| fchmod(file, PRIVATE)) {
-            // What may not be written is as its owner wants it; what is gone was of a connection that ended.
+            // What may not be written is as its owner wants it; what is gone was of a connection
+            // that ended.
             Err(Errno::NOENT | Errno::ACCESS | Errno::ROFS) => Ok(()),
             done => Ok(done?),
         }

@@ -154,7 +154,8 @@ impl LockFile {
         let (name, millis) = (self.place.lock_name(), most.as_millis());
         StorageError::Unavailable {
             message: format!(
-                "another process keeps the lock file {name} of the store locked, for {millis} ms by \
+                "another process keeps the lock file {name} of the store locked, for {millis} ms \
+                 by \
                  now: end that process, or try again"
             ),
         }

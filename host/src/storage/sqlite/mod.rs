@@ -2,8 +2,8 @@
 //!
 //! One file in a granted directory, in write-ahead mode. Reads run in place on pooled connections
 //! ([`read`]); commits queue and are written in batches ([`writer`], [`transaction`]); a thread
-//! makes the checkpoints ([`checkpoint`], [`maintenance`]); processes queue at a lock file beside it
-//! ([`lock`]). Every file is reached inside the directory and nowhere else ([`files`], [`vfs`]).
+//! makes the checkpoints ([`checkpoint`], [`maintenance`]); processes queue at a lock file beside
+//! it ([`lock`]). Every file is reached inside the directory and nowhere else ([`files`], [`vfs`]).
 //! The schema and its reasons: `schema/`. Many stores, of which few are open: [`StorePool`].
 //!
 //! No domain rule lives here. The views `threads` and `budget_ledger` are for people with a
@@ -80,9 +80,9 @@ pub struct SqliteOptions {
     /// Failures that a commit survives.
     pub durability: CommitDurability,
     /// Most bytes that the store may hold, `None` for as many as the disk has. Names and values are
-    /// counted ([`super::StorageQuota`]), not the file. A file that was last written without a quota is
-    /// counted once by the next opening that has one, which reads all of it; otherwise the count is
-    /// stored in the file.
+    /// counted ([`super::StorageQuota`]), not the file. A file that was last written without a
+    /// quota is counted once by the next opening that has one, which reads all of it; otherwise the
+    /// count is stored in the file.
     pub quota_bytes: Option<u64>,
     /// Bytes above the quota that only closing commits may fill.
     pub closing_margin_bytes: u64,

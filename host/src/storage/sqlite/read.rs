@@ -214,7 +214,8 @@ impl UnreadNames {
             page.damaged.push(DamagedItem {
                 name: String::new(),
                 message: format!(
-                    "a record of {collection} has a name of {bytes} bytes, the most is {KEY_BYTES_MAX}"
+                    "a record of {collection} has a name of {bytes} bytes, the most is \
+                     {KEY_BYTES_MAX}"
                 ),
             });
         }
@@ -329,7 +330,8 @@ pub(super) fn find_unreadable(
         let sql = format!(
             "SELECT CASE WHEN octet_length(name) <= {NAME_READ_BYTES_MAX} \
              THEN 'the record {collection} ' || substr(name, 1, 512) \
-             ELSE 'a record of {collection} whose name has ' || octet_length(name) || ' bytes' END, \
+             ELSE 'a record of {collection} whose name has ' || octet_length(name) || ' bytes' \
+             END, \
              octet_length(value), CASE WHEN octet_length(name) BETWEEN 1 AND {KEY_BYTES_MAX} \
              AND octet_length(value) <= {VALUE_BYTES_MAX} THEN value END FROM record_{collection}"
         );

@@ -3,8 +3,8 @@
 //! A file names its program (`application_id`) and the migrations that it has had (`user_version`).
 //! A file of another program, or of a newer version, is refused before anything is written to it.
 //! So is a file whose schema is not, to the letter, the result of those migrations: SQLite runs SQL
-//! that is in a file (see [`schema_reader`](super::schema_reader)). Only views may differ, because the program never reads one;
-//! the next opening that can write makes ours again.
+//! that is in a file (see [`schema_reader`](super::schema_reader)). Only views may differ, because
+//! the program never reads one; the next opening that can write makes ours again.
 
 use std::sync::{Arc, OnceLock};
 
@@ -280,7 +280,8 @@ mod tests {
                 "{collection}: without rowid, strict"
             );
         }
-        let tables = "SELECT count(*) FROM pragma_table_list WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+        let tables = "SELECT count(*) FROM pragma_table_list WHERE type = 'table' AND name NOT \
+                      LIKE 'sqlite_%'";
         let count: u32 = connection.query_row(tables, [], |row| row.get(0)).unwrap();
         assert_eq!(
             count as usize,

@@ -31,12 +31,17 @@ pub(super) const ENTRY_FIRST: &str = "INSERT INTO entry (id, value) VALUES (?1, 
 /// entry is the last one exactly when the one before exists and the new one does not. Parameters:
 /// log, name, position, value.
 pub(super) const ENTRY_NEXT: &str = "INSERT INTO entry (id, value) \
-     SELECT p.id << 32 | ?3, ?4 FROM partition AS p WHERE p.log = ?1 AND p.name = ?2 \
-     AND EXISTS (SELECT 1 FROM entry WHERE id = (p.id << 32 | (?3 - 1))) ON CONFLICT DO NOTHING";
+                                     SELECT p.id << 32 | ?3, ?4 FROM partition AS p WHERE p.log = \
+                                     ?1 AND p.name = ?2 \
+                                     AND EXISTS (SELECT 1 FROM entry WHERE id = (p.id << 32 | (?3 \
+                                     - 1))) ON CONFLICT DO NOTHING";
 /// Position of the last entry. Parameters: log, name.
 pub(super) const ENTRY_LAST: &str = "SELECT id & 4294967295 FROM entry WHERE id BETWEEN \
-     (SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 AND \
-     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | 4294967295) ORDER BY id DESC LIMIT 1";
+                                     (SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 \
+                                     AND \
+                                     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << \
+                                     32 | 4294967295) ORDER BY id DESC \
+                                     LIMIT 1";
 /// True if a log has entries. Parameter: id of the log.
 pub(super) const ENTRY_ANY: &str =
     "SELECT EXISTS (SELECT 1 FROM entry WHERE id BETWEEN ?1 << 32 AND (?1 << 32 | 4294967295))";
@@ -48,21 +53,31 @@ pub(super) const ENTRY_DELETE: &str = "DELETE FROM entry WHERE id >= ?1 AND id <
 /// A page of a log, upwards: positions, bytes of the values, and the values that may be read.
 /// Parameters: log, name, first position, limit.
 pub(super) const LINES_UP: &str = "SELECT id & 4294967295, octet_length(value), \
-     CASE WHEN octet_length(value) <= 1048576 THEN value END FROM entry WHERE id BETWEEN \
-     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | ?3) AND \
-     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | 4294967295) ORDER BY id LIMIT ?4";
+                                   CASE WHEN octet_length(value) <= 1048576 THEN value END FROM \
+                                   entry WHERE id BETWEEN \
+                                   ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 \
+                                   | ?3) AND \
+                                   ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 \
+                                   | 4294967295) ORDER BY id \
+                                   LIMIT ?4";
 /// A page of a log, downwards. Parameters: log, name, highest position, limit.
 pub(super) const LINES_DOWN: &str = "SELECT id & 4294967295, octet_length(value), \
-     CASE WHEN octet_length(value) <= 1048576 THEN value END FROM entry WHERE id BETWEEN \
-     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32) AND \
-     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | ?3) ORDER BY id DESC LIMIT ?4";
+                                     CASE WHEN octet_length(value) <= 1048576 THEN value END FROM \
+                                     entry WHERE id BETWEEN \
+                                     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << \
+                                     32) AND \
+                                     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << \
+                                     32 | ?3) ORDER BY id DESC \
+                                     LIMIT ?4";
 
 /// Every entry, with a name for a person, and, as in [`LINES_UP`], its bytes and its value.
 pub(super) const ENTRIES: &str = "SELECT 'entry ' || (e.id & 4294967295) || ' of the log ' || \
-     p.log || ' ' || CASE WHEN octet_length(p.name) <= 1048576 THEN substr(p.name, 1, 512) \
-     ELSE 'whose name has ' || octet_length(p.name) || ' bytes' END, octet_length(e.value), \
-     CASE WHEN octet_length(e.value) <= 1048576 THEN e.value END \
-     FROM entry AS e JOIN partition AS p ON p.id = e.id >> 32";
+                                  p.log || ' ' || CASE WHEN octet_length(p.name) <= 1048576 THEN \
+                                  substr(p.name, 1, 512) \
+                                  ELSE 'whose name has ' || octet_length(p.name) || ' bytes' END, \
+                                  octet_length(e.value), \
+                                  CASE WHEN octet_length(e.value) <= 1048576 THEN e.value END \
+                                  FROM entry AS e JOIN partition AS p ON p.id = e.id >> 32";
 
 pub(super) const USAGE_GET: &str = "SELECT bytes FROM usage WHERE id = 1";
 /// Parameter: bytes.
@@ -86,8 +101,9 @@ pub(super) struct RecordStatements {
     pub(super) upsert: String,
     /// Parameter: name.
     pub(super) delete: String,
-    /// Bytes of the name and the name if it may be read, version, bytes of the value and the value if it may be read,
-    /// from the name on; without a limit, for the reader stops. Parameters: first name; a bounded one: end.
+    /// Bytes of the name and the name if it may be read, version, bytes of the value and the value
+    /// if it may be read, from the name on; without a limit, for the reader stops. Parameters:
+    /// first name; a bounded one: end.
     pub(super) up: String,
     /// As `up`, below an end.
     pub(super) up_below: String,
@@ -97,8 +113,9 @@ pub(super) struct RecordStatements {
     pub(super) down_below: String,
 }
 
-/// A scan gives the length of a longer name and not the name, which nobody but somebody else writes: SQLite reads a name
-/// whole or not at all, and refuses one that is longer than a connection may read.
+/// A scan gives the length of a longer name and not the name, which nobody but somebody else
+/// writes: SQLite reads a name whole or not at all, and refuses one that is longer than a
+/// connection may read.
 pub(super) const NAME_READ_BYTES_MAX: usize = 1 << 20;
 
 impl RecordStatements {
@@ -114,7 +131,8 @@ impl RecordStatements {
             get: format!("SELECT version, {value} FROM {table} WHERE name = ?1"),
             size: format!("SELECT octet_length(value) FROM {table} WHERE name = ?1"),
             update: format!(
-                "UPDATE {table} SET version = version + 1, value = ?3 WHERE name = ?1 AND version = ?2"
+                "UPDATE {table} SET version = version + 1, value = ?3 WHERE name = ?1 AND version \
+                 = ?2"
             ),
             upsert: format!("{insert} UPDATE SET version = version + 1, value = excluded.value"),
             insert: format!("{insert} NOTHING"),
@@ -171,12 +189,15 @@ fn name_if_readable(column: &str) -> String {
 /// Counts every byte of the store again, as [`super::super::StorageQuota`] counts.
 pub(super) fn usage_count_sql() -> String {
     let mut sql = format!(
-        "SELECT (SELECT count(*) * {ENTRY_BYTES_OVERHEAD} + coalesce(sum(octet_length(value)), 0) FROM entry) \
-         + (SELECT count(*) * {PARTITION_BYTES_OVERHEAD} + coalesce(sum(octet_length(name)), 0) FROM partition)"
+        "SELECT (SELECT count(*) * {ENTRY_BYTES_OVERHEAD} + coalesce(sum(octet_length(value)), 0) \
+         FROM entry) \
+         + (SELECT count(*) * {PARTITION_BYTES_OVERHEAD} + coalesce(sum(octet_length(name)), 0) \
+         FROM partition)"
     );
     for (collection, _) in COLLECTIONS {
         sql += &format!(
-            " + (SELECT count(*) * {RECORD_BYTES_OVERHEAD} + coalesce(sum(octet_length(name) + octet_length(value)), 0) \
+            " + (SELECT count(*) * {RECORD_BYTES_OVERHEAD} + coalesce(sum(octet_length(name) + \
+             octet_length(value)), 0) \
              FROM record_{collection})"
         );
     }

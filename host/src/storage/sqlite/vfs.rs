@@ -4,10 +4,10 @@
 //! The VFS "unix" opens with `O_NOFOLLOW`, but first it resolves every symbolic link of the path by
 //! itself, so a path through a held directory is turned back into an ordinary one, which can be
 //! swapped. And when it rolls back it looks for, and deletes, any file that a journal names. A
-//! [`ConfinedVfs`] is a copy of it with four functions replaced: a path stays as it was given, and every
-//! path but those of the store's own files is refused before "unix" sees it. A path then consists
-//! of `/proc/self/fd/<directory>`, which the kernel resolves to the held directory, and one name
-//! that `O_NOFOLLOW` guards.
+//! [`ConfinedVfs`] is a copy of it with four functions replaced: a path stays as it was given, and
+//! every path but those of the store's own files is refused before "unix" sees it. A path then
+//! consists of `/proc/self/fd/<directory>`, which the kernel resolves to the held directory, and
+//! one name that `O_NOFOLLOW` guards.
 //!
 //! This is one of the two files of the host with `unsafe` code: SQLite's interface is pointers.
 //! Only this file of the store handles them.

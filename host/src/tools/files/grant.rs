@@ -254,7 +254,8 @@ fn normalize_path(path: &str) -> Result<String, String> {
     } else if path.contains('\\') {
         "has backslashes in it; separate names by /"
     } else if path.starts_with('/') || path.as_bytes().get(1) == Some(&b':') {
-        "is absolute; paths are relative to the root of the granted directory, such as \"src/main.rs\""
+        "is absolute; paths are relative to the root of the granted directory, such as \
+         \"src/main.rs\""
     } else if path.split('/').any(|name| name == "..") {
         "has .. in it; paths go down from the root of the granted directory"
     } else {
@@ -346,7 +347,8 @@ fn model_sentence(path: &str, error: AuthorityError) -> String {
         }
         AuthorityError::NotDirectory { .. } => {
             format!(
-                "there is no \"{path}\": a name before the last is not a directory; list_files shows what there is"
+                "there is no \"{path}\": a name before the last is not a directory; list_files \
+                 shows what there is"
             )
         }
         AuthorityError::NotRegular { .. } => {
@@ -354,7 +356,8 @@ fn model_sentence(path: &str, error: AuthorityError) -> String {
         }
         AuthorityError::HardLink { .. } => {
             format!(
-                "\"{path}\" is a hard link and cannot be read: the file has another name, which may be outside"
+                "\"{path}\" is a hard link and cannot be read: the file has another name, which \
+                 may be outside"
             )
         }
         AuthorityError::Link { .. } | AuthorityError::Replaced { .. } => {

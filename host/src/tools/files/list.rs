@@ -7,7 +7,12 @@ use super::work::CallWork;
 use crate::tools::CONTENT_BYTES_MAX;
 use cap_std::fs::Dir;
 
-pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string","description":"The directory, relative to the root; the root itself if left out."},"depth":{"type":"integer","minimum":1,"maximum":8,"description":"How many levels to show; 1 if left out."}},"additionalProperties":false}"#;
+pub(super) const SCHEMA: &str = concat!(
+    r#"{"type":"object","properties":{"path":{"type":"string","#,
+    r#""description":"The directory, relative to the root; the root itself if left out."},"#,
+    r#""depth":{"type":"integer","minimum":1,"maximum":8,"#,
+    r#""description":"How many levels to show; 1 if left out."}},"additionalProperties":false}"#
+);
 
 /// Most levels of one listing.
 const DEPTH_MAX: u64 = 8;

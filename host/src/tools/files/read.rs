@@ -6,7 +6,14 @@ use super::grant::{GrantedDirectory, OpenedPath};
 use crate::tools::CONTENT_BYTES_MAX;
 use std::io::{self, BufRead, BufReader, Read};
 
-pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string","description":"The file, relative to the root, such as \"src/main.rs\"."},"offset":{"type":"integer","minimum":1,"description":"The first line to read; 1 if left out."},"limit":{"type":"integer","minimum":1,"maximum":10000,"description":"Most lines to read; 2000 if left out."}},"required":["path"],"additionalProperties":false}"#;
+pub(super) const SCHEMA: &str = concat!(
+    r#"{"type":"object","properties":{"path":{"type":"string","#,
+    r#""description":"The file, relative to the root, such as \"src/main.rs\"."},"#,
+    r#""offset":{"type":"integer","minimum":1,"description":"The first line to read; 1 if left "#,
+    r#"out."},"limit":{"type":"integer","minimum":1,"maximum":10000,"#,
+    r#""description":"Most lines to read; 2000 if left out."}},"required":["path"],"#,
+    r#""additionalProperties":false}"#
+);
 
 /// Most lines of one result.
 const LINES_MAX: u64 = 10_000;

@@ -11,7 +11,15 @@ use regex_lite::{Regex, RegexBuilder};
 use std::io::Read;
 use std::ops::Range;
 
-pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"pattern":{"type":"string","description":"The text to find, upper and lower case as written; or a regular expression."},"regex":{"type":"boolean","description":"True if the pattern is a regular expression; false if left out."},"path":{"type":"string","description":"A file or a directory, relative to the root; everything if left out."},"max":{"type":"integer","minimum":1,"maximum":200,"description":"Most lines to find; 50 if left out."}},"required":["pattern"],"additionalProperties":false}"#;
+pub(super) const SCHEMA: &str = concat!(
+    r#"{"type":"object","properties":{"pattern":{"type":"string","#,
+    r#""description":"The text to find, upper and lower case as written; or a regular "#,
+    r#"expression."},"regex":{"type":"boolean","description":"True if the pattern is a regular "#,
+    r#"expression; false if left out."},"path":{"type":"string","#,
+    r#""description":"A file or a directory, relative to the root; everything if left out."},"#,
+    r#""max":{"type":"integer","minimum":1,"maximum":200,"description":"Most lines to find; 50 "#,
+    r#"if left out."}},"required":["pattern"],"additionalProperties":false}"#
+);
 
 /// Most lines of one result, and their number if the model gives none.
 const HITS_MAX: u64 = 200;
@@ -89,7 +97,10 @@ impl SearchPattern {
             .build();
         compiled.map(Self::Regex).map_err(|error| {
             let error: String = error.to_string().chars().take(200).collect();
-            format!("the pattern is not a regular expression ({error}); mend it, or leave regex away to find it as text")
+            format!(
+                "the pattern is not a regular expression ({error}); mend it, or leave regex away \
+                 to find it as text"
+            )
         })
     }
 
@@ -264,7 +275,8 @@ impl<'a> FileSearch<'a> {
         }
         if self.hard_links > 0 {
             self.text.push_str(&format!(
-                "[{} hard links were not searched: their files have other names, which may be outside]",
+                "[{} hard links were not searched: their files have other names, which may be \
+                 outside]",
                 self.hard_links
             ));
         }

@@ -12,7 +12,10 @@ impl ToolSet for DeskTools {
         vec![ToolEntry {
             name: "look_up".to_owned(),
             description: "Looks a word up at the desk.".to_owned(),
-            schema: r#"{"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}"#.to_owned(),
+            schema: concat!(
+                r#"{"type": "object", "properties": {"word": {"type": "string"}},"#,
+                r#" "required": ["word"]}"#
+            ).to_owned(),
             // Running it twice has the effect of running it once, so it may run again after a
             // process has died during it.
             idempotent: true,

@@ -155,7 +155,8 @@ fn a_policy_binds_wire_hosts_and_keys() {
 #[test]
 fn a_policy_binds_a_provider_and_its_key_below_a_path() {
     let granted = policy(
-        "providers: {p: {hosts: [gw.test/team-a/v1, 'http://localhost:8000/x'], keys: [OTHER_API_KEY]}}",
+        "providers: {p: {hosts: [gw.test/team-a/v1, 'http://localhost:8000/x'], \
+         keys: [OTHER_API_KEY]}}",
     );
     for (base_url, word) in [
         ("https://gw.test/team-a/v1", ""),
@@ -164,7 +165,8 @@ fn a_policy_binds_a_provider_and_its_key_below_a_path() {
         ("http://localhost:8000/x", ""),
         (
             "https://gw.test",
-            "https://gw.test with this path is not below one of its hosts (https://gw.test/team-a/v1, ",
+            "https://gw.test with this path is not below one of its hosts \
+             (https://gw.test/team-a/v1, ",
         ),
         ("https://gw.test/team-b/v1", "with this path is not below"),
         ("https://gw.test/team-a/v10", "with this path is not below"),
@@ -213,7 +215,8 @@ const REACHED: &[(&str, &str, Option<NetworkReach>)] = {
     const STRICT: &str = "preset: strict";
     const GRANTED: &str = "{preset: strict, providers: {p: {hosts: ['http://127.0.0.1:8000', \
                            'http://[fd00::1]', 'http://localhost', inner.test]}}}";
-    const PRIVATE: &str = "{preset: strict, providers: {p: {hosts: [inner.test, 'http://localhost'], private: true}}}";
+    const PRIVATE: &str = "{preset: strict, providers: {p: {\
+                           hosts: [inner.test, 'http://localhost'], private: true}}}";
     &[
         ("preset: local", "http://127.0.0.1:8000", Some(Anywhere)),
         ("preset: local", "https://inner.test", Some(Anywhere)),

@@ -188,7 +188,8 @@ fn hard_links() {
     for path in refused {
         check_path(&tools, path, "is a hard link");
     }
-    let all = "a.txt (3 bytes)\nout (hard link, not to be read)\nstore (hard link, not to be read)\nsub/\n\
+    let all = "a.txt (3 bytes)\nout (hard link, not to be read)\nstore (hard link, not to be \
+               read)\nsub/\n\
                sub/nested (hard link, not to be read)\nsub/plain.ai (3 bytes)\n";
     check_exact(&tools, "list_files", json!({"depth": 8}), all);
     let found = call(&tools, "search_files", json!({"pattern": "hid"})).content;

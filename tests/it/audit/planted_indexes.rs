@@ -1,0 +1,128 @@
+//! Violations of indexes: entries that are missing, wrong, or of no thread.
+
+use super::planted_violations::{check_violations, delete_sql, insert_sql, set_fields_sql};
+use threadkeep::audit::StoreInvariant::{Histories, Indexes};
+
+#[test]
+fn missing_and_orphaned_entries_are_reported() {
+    let mut cases = Vec::new();
+    for name in ["recency", "status", "chain", "directive", "agent", "task"] {
+        let condition = format!("name LIKE '{name}%' AND name LIKE '%done'");
+        cases.push((Indexes, "done", delete_sql("index", &condition)));
+        let moved = format!(
+            "UPDATE record_index SET name = replace(name, char(1) || '0', char(1) || '1') \
+             WHERE {condition}"
+        );
+        cases.push((Indexes, "done", moved));
+    }
+    let entry = |parts: &str| insert_sql("index", &parts.replace(',', " || char(1) || "), "''");
+    cases.extend([
+        (
+            Indexes,
+            "rich",
+            delete_sql(
+                "index",
+                "name LIKE 'parent%' AND name LIKE '%' || char(1) || 'rich'",
+            ),
+        ),
+        (
+            Indexes,
+            "done",
+            entry("'status','idle','0000000000000001','done'"),
+        ),
+        (
+            Indexes,
+            "nobody",
+            entry("'status','idle','0000000000000001','nobody'"),
+        ),
+        (
+            Indexes,
+            "done",
+            entry("'colour','blue','0000000000000001','done'"),
+        ),
+        (Indexes, "nonsense", entry("'nonsense'")),
+        (Indexes, "fresh", delete_sql("due", "name LIKE '%fresh'")),
+        (
+            Indexes,
+            "fresh",
+            [
+                delete_sql("due", "name LIKE '%fresh'"),
+                set_fields_sql("head", "fresh", "'$.due', NULL"),
+            ]
+            .join(";"),
+        ),
+        (
+            Indexes,
+            "asking",
+            "UPDATE record_due SET name = 'f' || substr(name, 2) WHERE name LIKE '%asking'"
+                .to_owned(),
+        ),
+        (
+            Indexes,
+            "asking",
+            [
+                "UPDATE record_due SET name = '0000ffffffffffff' || char(1) || 'asking' \
+                 WHERE name LIKE '%asking'"
+                    .to_owned(),
+                set_fields_sql("head", "asking", "'$.due', 281474976710655"),
+            ]
+            .join(";"),
+        ),
+        (
+            Indexes,
+            "asking",
+            "UPDATE record_due SET value = '{\"root\":\"idle\"}' WHERE name LIKE '%asking'"
+                .to_owned(),
+        ),
+        (
+            Indexes,
+            "done",
+            insert_sql(
+                "due",
+                "'0000000000000000' || char(1) || 'done'",
+                "'{\"root\":\"done\"}'",
+            ),
+        ),
+        (
+            Indexes,
+            "done",
+            [
+                insert_sql(
+                    "due",
+                    "'0000000000000000' || char(1) || 'done'",
+                    "'{\"root\":\"done\"}'",
+                ),
+                set_fields_sql("head", "done", "'$.due', 0"),
+            ]
+            .join(";"),
+        ),
+        (Indexes, "open", delete_sql("inbox", "name LIKE 'open%'")),
+        (
+            Indexes,
+            "open",
+            set_fields_sql("head", "open", "'$.mail_to', 99"),
+        ),
+        (
+            Indexes,
+            "open",
+            insert_sql("inbox", "'open' || char(1) || '00000000000000ff'", "'{}'"),
+        ),
+        (
+            Indexes,
+            "nobody",
+            insert_sql("inbox", "'nobody' || char(1) || '0000000000000000'", "'{}'"),
+        ),
+        (Indexes, "done", insert_sql("partial", "'done'", "'{}'")),
+        (
+            Indexes,
+            "nobody",
+            insert_sql("seen", "'nobody' || char(1) || 'x'", "'x'"),
+        ),
+        (
+            Histories,
+            "nobody",
+            insert_sql("pin", "'nobody' || char(1) || 'x'", "'x'"),
+        ),
+    ]);
+    check_violations(&cases);
+}
