@@ -1,4 +1,4 @@
-//! What the test suite shares: servers, stores and programs that tests start.
+//! The shared parts of the test suite: servers, stores and programs that tests start.
 
 #[path = "support/auditor.rs"]
 pub mod auditor;

@@ -7,11 +7,12 @@
 
 mod markdown;
 mod messages;
-mod rust;
 mod tree;
 mod wit;
+mod words;
 
 use tree::SourceFile;
+use xtask::rust_text;
 
 /// STYLE.md, rule 22: longer than a screen is more than one idea.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -160,11 +161,11 @@ fn long_functions(file: &SourceFile) -> Vec<String> {
     if !file.is("rs") {
         return Vec::new();
     }
-    let long = rust::functions(&file.text)
+    let long = rust_text::functions(&file.text)
         .into_iter()
         .filter(|function| function.lines > FUNCTION_LINES_MAX);
     long.map(|function| {
-        let rust::FunctionSpan { name, line, lines } = function;
+        let rust_text::FunctionSpan { name, line, lines } = function;
         format!(
             "{}:{line}: function `{name}` has {lines} lines, the limit is {FUNCTION_LINES_MAX}",
             file.path
@@ -197,7 +198,7 @@ fn missing_module_doc(file: &SourceFile) -> Vec<String> {
 /// Files that may contain unsafe code: the lint `unsafe_code` is denied everywhere else.
 fn forbidden_unsafe(file: &SourceFile) -> Vec<String> {
     let host = file.is("rs") && file.path.starts_with("host/");
-    let lifts = host && rust::without_literals(&file.text).contains("unsafe_code");
+    let lifts = host && rust_text::without_literals(&file.text).contains("unsafe_code");
     if !lifts || UNSAFE.contains(&file.path.as_str()) {
         return Vec::new();
     }
@@ -240,7 +241,7 @@ fn open_ends(file: &SourceFile) -> Vec<String> {
         return Vec::new();
     }
     let text = if file.is("rs") {
-        &rust::without_literals(&file.text)
+        &rust_text::without_literals(&file.text)
     } else {
         &file.text
     };

@@ -14,7 +14,7 @@ mod setup;
 mod skips;
 mod test;
 mod wit;
-mod words;
+mod word_figures;
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ usage: cargo xtask <command>
   component         build guest/ as a component, check its imports, print its size
   demo [args...]    set-up, component, then `threadkeep demo`
   test [filter...]  set-up, component, every test; the last line counts passed, failed, skipped
-  words             figures of names, doc comments, long lines and circles between modules
+  words [faults]    figures of names, doc comments, wide lines and circles; each fault by place
   check [step...]   fmt, clippy, deny, features, outside, package; all of them if none is named
 
 Optional parts that are missing are named and skipped. With CI=true they are failures.";
@@ -53,7 +53,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         "demo" => demo::run(rest),
         "test" => test::run(rest),
         "check" => check::run(rest),
-        "words" => words::run(),
+        "words" => word_figures::run(rest),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");
             Ok(())

@@ -71,7 +71,7 @@ impl OpenProject {
             DocumentError::from(error)
         })?;
         let documents = ThreadDocuments::new(self.tenant().clone(), threads);
-        let mut named = Named::of(&report);
+        let mut named = NamedThreads::of(&report);
         let mut cursor = None;
         loop {
             let page = self
@@ -101,9 +101,9 @@ impl OpenProject {
 }
 
 /// Threads of whose records a report says something, by their keys: as many as it names.
-struct Named(BTreeSet<String>);
+struct NamedThreads(BTreeSet<String>);
 
-impl Named {
+impl NamedThreads {
     fn of(report: &AuditReport) -> Self {
         let findings = report.findings.iter();
         let histories = findings.filter(|finding| finding.invariant == StoreInvariant::Histories);
@@ -138,7 +138,7 @@ impl Named {
 async fn compare_documents(
     documents: &ThreadDocuments,
     thread: &str,
-    named: &mut Named,
+    named: &mut NamedThreads,
     report: &mut AuditReport,
 ) -> Result<(), AuditError> {
     let mut before: Option<Vec<String>> = None;

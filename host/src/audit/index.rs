@@ -74,7 +74,7 @@ impl StoreAudit<'_> {
         Ok(())
     }
 
-    /// What these entries rest on, at one moment.
+    /// Reads the records that these entries rest on, as one snapshot.
     fn entries_at_once(
         &self,
         collection: &str,

@@ -167,8 +167,8 @@ impl CeilingGuard {
         }
     }
 
-    /// What the operator pays for a model: by the policy, else by the built-in table. A tenant's
-    /// own file has no say.
+    /// Returns the prices that the operator pays for a model: those of the policy, else of the
+    /// built-in table. A tenant's own file has no say.
     pub(super) fn prices_of(&self, model: &str) -> Option<TokenPrices> {
         let own = self.policy.models.as_ref();
         let own = own

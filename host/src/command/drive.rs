@@ -343,8 +343,8 @@ struct UnknownCostCharges {
 }
 
 impl UnknownCostCharges {
-    /// What is to be said of the threads that were performed: the top first, then its children by
-    /// name, and those together that are too many to be named.
+    /// Returns a note about each thread that was performed: the top first, then its children by
+    /// name, and one note for those that are too many to be named.
     async fn gather(tenant: &Tenant, top: &str, performed: &BTreeMap<String, u64>) -> Vec<String> {
         let (mut notes, mut others) = (Vec::new(), Self::default());
         if let Some(before) = performed.get(top) {

@@ -187,7 +187,7 @@ pub fn is_alive(opened: &CommandProject, lease: &wit::Lease) -> bool {
     matches!(holder_life(opened, lease), HolderState::Lives)
 }
 
-/// What to do about a thread that another process holds.
+/// Advises what to do about a thread that another process holds.
 pub fn busy_hint(opened: &CommandProject, lease: &wit::Lease) -> String {
     match holder_life(opened, lease) {
         HolderState::Dead => format!(

@@ -68,7 +68,7 @@ async fn name_held(opened: &CommandProject, screen: &mut OutputScreen) -> Result
     Ok(())
 }
 
-/// What is left below threads that have ended.
+/// Threads that are left below threads that have ended.
 #[derive(Default)]
 struct LeftBelow {
     /// Those threads.

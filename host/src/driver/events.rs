@@ -64,7 +64,7 @@ pub enum RunEvent {
     },
     /// It could not be begun, so often that the run of its tree leaves it alone.
     LeftAlone {
-        /// Why, as it was refused last.
+        /// The reason of the last refusal.
         message: String,
     },
     /// A turn is durable: what the thread has used so far.

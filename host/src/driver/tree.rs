@@ -361,7 +361,7 @@ async fn wait_for_permit(line: &mut Option<BoxFuture<'_, RunPermit>>) -> RunPerm
     }
 }
 
-/// Why a thread could not be begun, with what would allow it.
+/// Explains why a thread could not be begun, and what would allow it.
 fn why_left(error: &DriveError) -> String {
     let DriveError::Call(CallError::Refused(refused)) = error else {
         return error.to_string();

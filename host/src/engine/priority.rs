@@ -37,7 +37,7 @@ fn thread_cpu_time() -> Duration {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn computed() -> Duration {
+fn thread_cpu_time() -> Duration {
     Duration::ZERO
 }
 

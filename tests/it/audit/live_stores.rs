@@ -55,12 +55,12 @@ fn pages_of_threads_entries_and_children_are_all_read() {
 }
 
 /// A store that counts what is read.
-struct Counted {
+struct CountingStore {
     inner: MemoryStore,
     reads: AtomicU64,
 }
 
-impl StorageBackend for Counted {
+impl StorageBackend for CountingStore {
     threadkeep_tests::delegate_calls!(inner: scan, read_log, commit);
 
     fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError> {
@@ -75,7 +75,7 @@ impl StorageBackend for Counted {
 #[test]
 fn entries_without_a_thread_are_looked_at_together() {
     const ENTRIES: u64 = 400;
-    let store = Arc::new(Counted {
+    let store = Arc::new(CountingStore {
         inner: MemoryStore::new(),
         reads: AtomicU64::new(0),
     });

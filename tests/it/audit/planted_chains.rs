@@ -4,89 +4,40 @@ use super::fixture::ClosedStore;
 use super::planted_violations::{check_violations, delete_sql, mismatch_reason, set_fields_sql};
 use threadkeep::audit::StoreInvariant::Chains;
 
+/// Broken links: the thread that is named, and the fields of a record that are set.
+const BROKEN_LINKS: [(&str, &str, &str, &str); 13] = [
+    ("done", "chain", "done", "'$.tip', 'idle'"),
+    ("done", "thread", "done", "'$.next', 'Done'"),
+    ("done", "thread", "done", "'$.next', 'idle'"),
+    ("done", "thread", "done", "'$.next', 'nobody'"),
+    ("done", "thread", "done", "'$.previous', 'idle'"),
+    ("done", "chain", "done", "'$.parent', 'idle'"),
+    ("done", "chain", "done", "'$.parent', 'Done'"),
+    ("rich", "chain", "rich", "'$.parent', 'idle'"),
+    ("rich", "chain", "rich", "'$.parent', NULL"),
+    ("plain", "chain", "plain", "'$.above', json('[\"idle\"]')"),
+    (
+        "rich/rich",
+        "chain",
+        "rich/rich",
+        "'$.above', json('[\"top\",\"rich\"]')",
+    ),
+    ("rich", "chain", "rich", "'$.account.parent', 'idle'"),
+    ("idle", "thread", "idle", "'$.chain', 'done'"),
+];
+
 #[test]
 fn broken_and_circular_chains_are_reported() {
-    let cases = [
-        (Chains, "done", delete_sql("chain", "name = 'done'")),
-        (
-            Chains,
-            "done",
-            set_fields_sql("chain", "done", "'$.tip', 'idle'"),
-        ),
-        (
-            Chains,
-            "done",
-            set_fields_sql("thread", "done", "'$.next', 'Done'"),
-        ),
-        (
-            Chains,
-            "done",
-            set_fields_sql("thread", "done", "'$.next', 'idle'"),
-        ),
-        (
-            Chains,
-            "done",
-            set_fields_sql("thread", "done", "'$.next', 'nobody'"),
-        ),
-        (
-            Chains,
-            "done",
-            set_fields_sql("thread", "done", "'$.previous', 'idle'"),
-        ),
-        (
-            Chains,
-            "done",
-            set_fields_sql("chain", "done", "'$.parent', 'idle'"),
-        ),
-        (
-            Chains,
-            "done",
-            set_fields_sql("chain", "done", "'$.parent', 'Done'"),
-        ),
-        (
-            Chains,
-            "rich",
-            set_fields_sql("chain", "rich", "'$.parent', 'idle'"),
-        ),
-        (
-            Chains,
-            "rich",
-            set_fields_sql("chain", "rich", "'$.parent', NULL"),
-        ),
-        (
-            Chains,
-            "plain",
-            set_fields_sql("chain", "plain", "'$.above', json('[\"idle\"]')"),
-        ),
-        (
-            Chains,
-            "rich/rich",
-            set_fields_sql(
-                "chain",
-                "rich/rich",
-                "'$.above', json('[\"top\",\"rich\"]')",
-            ),
-        ),
-        (
-            Chains,
-            "rich",
-            set_fields_sql("chain", "rich", "'$.account.parent', 'idle'"),
-        ),
-        (
-            Chains,
-            "rich/poor",
-            [
-                set_fields_sql("thread", "rich", "'$.parent', 'rich/poor'"),
-                set_fields_sql("chain", "rich", "'$.parent', 'rich/poor'"),
-            ]
-            .join(";"),
-        ),
-        (
-            Chains,
-            "idle",
-            set_fields_sql("thread", "idle", "'$.chain', 'done'"),
-        ),
+    let set = |(thread, collection, name, fields)| {
+        (Chains, thread, set_fields_sql(collection, name, fields))
+    };
+    let mut cases: Vec<_> = BROKEN_LINKS.into_iter().map(set).collect();
+    cases.push((Chains, "done", delete_sql("chain", "name = 'done'")));
+    let circle = [
+        set_fields_sql("thread", "rich", "'$.parent', 'rich/poor'"),
+        set_fields_sql("chain", "rich", "'$.parent', 'rich/poor'"),
     ];
+    cases.push((Chains, "rich/poor", circle.join(";")));
     check_violations(&cases);
 }
 

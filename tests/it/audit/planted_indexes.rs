@@ -41,6 +41,18 @@ fn missing_and_orphaned_entries_are_reported() {
             entry("'colour','blue','0000000000000001','done'"),
         ),
         (Indexes, "nonsense", entry("'nonsense'")),
+    ]);
+    check_violations(&cases);
+}
+
+#[test]
+fn missing_and_wrong_due_entries_are_reported() {
+    let due_now = insert_sql(
+        "due",
+        "'0000000000000000' || char(1) || 'done'",
+        "'{\"root\":\"done\"}'",
+    );
+    let cases = [
         (Indexes, "fresh", delete_sql("due", "name LIKE '%fresh'")),
         (
             Indexes,
@@ -74,28 +86,19 @@ fn missing_and_orphaned_entries_are_reported() {
             "UPDATE record_due SET value = '{\"root\":\"idle\"}' WHERE name LIKE '%asking'"
                 .to_owned(),
         ),
+        (Indexes, "done", due_now.clone()),
         (
             Indexes,
             "done",
-            insert_sql(
-                "due",
-                "'0000000000000000' || char(1) || 'done'",
-                "'{\"root\":\"done\"}'",
-            ),
+            [due_now, set_fields_sql("head", "done", "'$.due', 0")].join(";"),
         ),
-        (
-            Indexes,
-            "done",
-            [
-                insert_sql(
-                    "due",
-                    "'0000000000000000' || char(1) || 'done'",
-                    "'{\"root\":\"done\"}'",
-                ),
-                set_fields_sql("head", "done", "'$.due', 0"),
-            ]
-            .join(";"),
-        ),
+    ];
+    check_violations(&cases);
+}
+
+#[test]
+fn lost_and_orphaned_messages_partials_and_pins_are_reported() {
+    let cases = [
         (Indexes, "open", delete_sql("inbox", "name LIKE 'open%'")),
         (
             Indexes,
@@ -123,6 +126,6 @@ fn missing_and_orphaned_entries_are_reported() {
             "nobody",
             insert_sql("pin", "'nobody' || char(1) || 'x'", "'x'"),
         ),
-    ]);
+    ];
     check_violations(&cases);
 }

@@ -400,7 +400,7 @@ async fn a_stop_sends_no_call_after_the_answer_of_a_wait() {
     let cause = ended.cause.as_ref().map(|cause| cause.code.as_str());
     assert_eq!((&*ended.status, cause), ("suspended", Some("stopped")));
     assert_eq!(
-        grove.asked("top"),
+        grove.count_requests("top"),
         1,
         "the wait was answered, and nothing sent"
     );

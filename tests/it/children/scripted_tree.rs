@@ -141,8 +141,8 @@ pub fn scripted_tree_over(
 }
 
 impl ScriptedTree {
-    /// How often the model was asked with this prompt.
-    pub fn asked(&self, who: &str) -> usize {
+    /// Counts the requests to the model with this prompt.
+    pub fn count_requests(&self, who: &str) -> usize {
         let asked = self.actor.asked.lock().unwrap();
         asked.iter().filter(|asked| *asked == who).count()
     }

@@ -5,9 +5,9 @@
 //! runner by its name. It does not see a sentence that was moved to a variable of another name and
 //! is compared with words that core does not use.
 
-use super::rust;
 use super::tree::SourceFile;
 use threadkeep_core::settings::is_builtin_tool;
+use xtask::rust_text;
 
 /// Fields of the contract that hold sentences or what a model wrote.
 const SENTENCES: [&str; 4] = ["message", "advice", "problem", "blocks"];
@@ -60,7 +60,7 @@ pub fn core_sentences(files: &[SourceFile]) -> Vec<String> {
     let core = files
         .iter()
         .filter(|file| file.is("rs") && file.path.starts_with("guest/"));
-    let literals = core.flat_map(|file| rust::literals(&file.text));
+    let literals = core.flat_map(|file| rust_text::literals(&file.text));
     let texts = literals.map(|literal| literal.text);
     texts.filter(|text| text.contains(' ')).collect()
 }
@@ -69,7 +69,7 @@ pub fn core_sentences(files: &[SourceFile]) -> Vec<String> {
 pub fn problems(file: &SourceFile, sentences: &[String]) -> Vec<String> {
     let source = without_tests(&file.text);
     let mut places = looks_into_sentences(source);
-    for literal in rust::literals(source) {
+    for literal in rust_text::literals(source) {
         if is_builtin_tool(&literal.text) {
             places.push((literal.line, "names a tool of the runner"));
         }
@@ -90,7 +90,7 @@ pub fn problems(file: &SourceFile, sentences: &[String]) -> Vec<String> {
 
 /// Returns the lines that look into a text by the name of a field that holds sentences.
 fn looks_into_sentences(source: &str) -> Vec<(usize, &'static str)> {
-    let code = rust::code_only(source);
+    let code = rust_text::code_only(source);
     let mut places = Vec::new();
     for name in SENTENCES {
         for (at, _) in code.match_indices(name) {

@@ -54,7 +54,8 @@ pub fn exists(path: &str) -> bool {
     root().join(path).exists()
 }
 
-fn root() -> PathBuf {
+/// Returns the root of the checkout.
+pub fn root() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     tests
         .parent()

@@ -50,7 +50,7 @@ fn count_noun(count: u64, noun: &str) -> String {
 /// Most threads that are named because a sum lacks what they have spent; the others are counted.
 const LACKING_NAMED_MAX: usize = 5;
 
-/// What a sum over a tree lacks, to stand behind it: nothing where all could be read.
+/// Names the threads that a sum over a tree lacks, to stand behind it; empty if all could be read.
 fn lacking(unreadable: &[String]) -> String {
     let named = &unreadable[..unreadable.len().min(LACKING_NAMED_MAX)];
     let more = match unreadable.len() - named.len() {

@@ -82,7 +82,7 @@ pub async fn check_store(
         }
         Err(problem) => {
             section.add_item(ItemState::Bad, STORE, problem.clone(), None);
-            let (lacks, mend) = match denied(threads) {
+            let (lacks, mend) = match describe_denied_file(threads) {
                 Some(lacks) => (
                     lacks,
                     "have its owner or root let you read and write it: nothing is damaged",
@@ -179,13 +179,13 @@ fn open(session: &CommandSession, threads: &Dir) -> Result<ExaminedStore, String
 }
 
 #[cfg(not(unix))]
-fn denied(_: &Dir) -> Option<String> {
+fn describe_denied_file(_: &Dir) -> Option<String> {
     None
 }
 
-/// Who owns a file of the store that this user may not read, and what its mode lacks.
+/// Describes a file of the store that this user may not read, by its owner and mode.
 #[cfg(unix)]
-fn denied(threads: &Dir) -> Option<String> {
+fn describe_denied_file(threads: &Dir) -> Option<String> {
     use cap_std::fs::{MetadataExt, PermissionsExt};
     let names = [
         STORE.to_owned(),

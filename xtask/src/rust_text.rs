@@ -1,4 +1,5 @@
-//! Lengths of functions, with as much of Rust's lexical rules as that needs.
+//! Lengths of functions and texts without literals, with as much of Rust's lexical rules as that
+//! needs.
 //!
 //! Comments and literals are blanked first, so that every brace left is code.
 
