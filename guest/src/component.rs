@@ -5,7 +5,7 @@ use crate::ports::{HostPorts, LibraryError, ScanPage, StorageError, StoredItem};
 use crate::service::ThreadService;
 use threadkeep_core::plan::StoreWrite;
 use threadkeep_core::runner::CallBill;
-use threadkeep_core::time::Instant;
+use threadkeep_core::time::UnixTime;
 
 mod bindings {
     #![allow(
@@ -80,7 +80,7 @@ impl HostPorts for ImportedHost {
             .map_err(convert::storage_error)
     }
 
-    fn now(&self) -> Instant {
+    fn now(&self) -> UnixTime {
         convert::instant_in(clock::now())
     }
 

@@ -33,7 +33,7 @@ use threadkeep_core::thread::{
     CauseDetail, CreatorOverrides, Head, StatusCause, StepKind, ThreadDraft, ThreadStatus,
     raise_floor,
 };
-use threadkeep_core::time::Instant;
+use threadkeep_core::time::UnixTime;
 
 #[inline(never)]
 pub fn error(error: Error) -> types::Error {
@@ -153,15 +153,15 @@ fn core_error(error: CoreError) -> types::Error {
     }
 }
 
-pub fn instant(time: Instant) -> types::Instant {
+pub fn instant(time: UnixTime) -> types::Instant {
     types::Instant {
         seconds: time.seconds,
         nanos: time.nanos,
     }
 }
 
-pub fn instant_in(time: types::Instant) -> Instant {
-    Instant {
+pub fn instant_in(time: types::Instant) -> UnixTime {
+    UnixTime {
         seconds: time.seconds,
         nanos: time.nanos.min(999_999_999),
     }
@@ -585,7 +585,7 @@ pub fn due(due: &DueThread) -> exported::runner::Due {
     exported::runner::Due {
         thread: due.loaded.thread.value.id.clone(),
         status: head.status.to_string(),
-        since: instant(Instant::from_millis(head.due.unwrap_or(0))),
+        since: instant(UnixTime::from_millis(head.due.unwrap_or(0))),
         sighting: exported::runner::Sighting {
             step: head.step.as_ref().map_or(0, |step| step.version),
             partial: due.partial,

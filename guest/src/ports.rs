@@ -2,7 +2,7 @@
 //! over its imports, tests and benchmarks over a native store.
 
 use threadkeep_core::plan::StoreWrite;
-use threadkeep_core::time::Instant;
+use threadkeep_core::time::UnixTime;
 
 /// A record as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub trait HostPorts {
     /// `storage.commit`: returns true if committed, false after a conflict.
     fn commit(&self, writes: Vec<StoreWrite>, closing: bool) -> Result<bool, StorageError>;
     /// `clock.now`.
-    fn now(&self) -> Instant;
+    fn now(&self) -> UnixTime;
     /// `random.bytes` as hex.
     fn random(&self, bytes: u32) -> String;
     /// `library.get`.

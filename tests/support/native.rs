@@ -8,7 +8,7 @@ use threadkeep::library::LibraryError as HostLibraryError;
 use threadkeep::storage::{self, CommitOp, CommitOutcome, RecordKey};
 use threadkeep_component::ports::{HostPorts, LibraryError, ScanPage, StorageError, StoredItem};
 use threadkeep_core::plan::{StoreWrite, WriteCondition};
-use threadkeep_core::time::Instant;
+use threadkeep_core::time::UnixTime;
 
 /// Ports over a host's context.
 pub struct NativePorts {
@@ -107,9 +107,9 @@ impl HostPorts for NativePorts {
         }
     }
 
-    fn now(&self) -> Instant {
+    fn now(&self) -> UnixTime {
         let now = self.context.clock.now();
-        Instant {
+        UnixTime {
             seconds: now.seconds,
             nanos: now.nanos,
         }

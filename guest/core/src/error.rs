@@ -4,7 +4,7 @@
 //! storage belong to the service that loads and commits.
 
 use crate::thread::StatusCause;
-use crate::time::Instant;
+use crate::time::UnixTime;
 use threadkeep_units::printable::is_hidden_control;
 
 /// Longest part of a caller's value that an error repeats, in bytes.
@@ -50,7 +50,7 @@ pub enum Error {
         /// The holder of the lease.
         holder: String,
         /// The end of the lease.
-        expiry: Instant,
+        expiry: UnixTime,
     },
     /// The thread has a successor. It is an error of its own because a caller needs the id of the
     /// successor, not a sentence about it.

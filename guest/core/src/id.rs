@@ -5,7 +5,7 @@
 //! id has no dot and each file name of the host has one, so that the two never collide on disk.
 
 use crate::error::{Error, cut};
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// Longest id, in bytes.
 pub const ID_BYTES_MAX: usize = 200;
@@ -56,7 +56,7 @@ pub fn key(id: &str) -> String {
 /// Makes a new id: `<directive>-<unix ms>-<random hex>`; the id of a chat begins with `chat`.
 /// `random` is at least six hex digits. A long name of a directive is cut, so that the id is valid
 /// for each valid name.
-pub fn generate_id(directive: Option<&str>, now: Instant, random: &str) -> String {
+pub fn generate_id(directive: Option<&str>, now: UnixTime, random: &str) -> String {
     let end = format!("-{}-{random}", now.millis());
     let name = cut(
         directive.unwrap_or("chat"),

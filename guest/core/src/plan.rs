@@ -24,7 +24,7 @@ use crate::ledger::{Account, ChargeBasis, LedgerRefusal, TOKENS_PER_SECOND, Unkn
 use crate::limits::ThreadCaps;
 use crate::settings::PinnedSettings;
 use crate::thread::{ChainRecord, FORMAT, Head, InboxMessage, StatusCause, ThreadRecord};
-use crate::time::Instant;
+use crate::time::UnixTime;
 use crate::{estimate, hash, id};
 
 /// Most bytes of an entry: a stored value, with room for its envelope.
@@ -49,7 +49,8 @@ pub struct LoadedThread {
     /// Its chain and account.
     pub chain: StoredRecord<ChainRecord>,
     /// The chains of [`ChainRecord::above`], in that order; empty where a thread is loaded to be
-    /// shown, or where one of them is missing or cannot be read (see [`LoadedThread::has_lost_account`]).
+    /// shown, or where one of them is missing or cannot be read (see
+    /// [`LoadedThread::has_lost_account`]).
     pub above: Vec<StoredRecord<ChainRecord>>,
     /// The thread that spawned it, if one did and its head can be read; `None` where a thread is
     /// loaded to be shown.
@@ -188,7 +189,7 @@ pub struct CommitPlan {
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionContext<'a> {
     /// Time of the decision.
-    pub now: Instant,
+    pub now: UnixTime,
     /// Random name of the commit, at least 16 hex digits.
     pub commit: &'a str,
     /// The operator's current upper bounds of caps; a decision that admits nothing needs none.
@@ -290,7 +291,7 @@ impl<'a> ThreadChange<'a> {
     }
 
     /// The time of the decision.
-    pub fn now(&self) -> Instant {
+    pub fn now(&self) -> UnixTime {
         self.moment.now
     }
 

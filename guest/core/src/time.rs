@@ -5,16 +5,16 @@ use threadkeep_units::time::rfc3339_millis;
 
 /// Seconds and nanoseconds since the Unix epoch; `nanos` is below 1,000,000,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Instant {
+pub struct UnixTime {
     /// Seconds, negative before 1970.
     pub seconds: i64,
     /// Nanoseconds within the second.
     pub nanos: u32,
 }
 
-record!(Instant { seconds, nanos });
+record!(UnixTime { seconds, nanos });
 
-impl Instant {
+impl UnixTime {
     /// Milliseconds since the epoch; 0 before it.
     pub fn millis(self) -> u64 {
         let seconds = u64::try_from(self.seconds).unwrap_or(0);
@@ -61,13 +61,13 @@ mod tests {
 
     #[test]
     fn adds_and_subtracts_without_wrapping() {
-        let late = Instant {
+        let late = UnixTime {
             seconds: 5,
             nanos: 999_000_000,
         };
         assert_eq!(
             late.plus_millis(1),
-            Instant {
+            UnixTime {
                 seconds: 6,
                 nanos: 0
             }
@@ -77,19 +77,19 @@ mod tests {
             0
         );
         assert_eq!(
-            late.millis_since(Instant {
+            late.millis_since(UnixTime {
                 seconds: 9,
                 nanos: 0
             }),
             0
         );
         assert_eq!(
-            late.millis_since(Instant {
+            late.millis_since(UnixTime {
                 seconds: 5,
                 nanos: 0
             }),
             999
         );
-        assert_eq!(Instant::from_millis(5_999), late);
+        assert_eq!(UnixTime::from_millis(5_999), late);
     }
 }

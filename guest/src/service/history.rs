@@ -9,7 +9,7 @@ use threadkeep_core::history::{CommitReason, Entry, Event, Message, MessageRole,
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{self, AppendRequest, LoopEnding};
 use threadkeep_core::thread::{CHARGED_MAX, ThreadStatus};
-use threadkeep_core::time::Instant;
+use threadkeep_core::time::UnixTime;
 
 /// Most entries of one page.
 pub const PAGE_ENTRIES_MAX: u32 = 500;
@@ -90,7 +90,7 @@ impl<P: HostPorts> ThreadService<P> {
         &self,
         thread: &str,
         holder: &str,
-        deadline: Instant,
+        deadline: UnixTime,
     ) -> Result<LoadedThread, Error> {
         let done = self.decide(thread, &|loaded, moment| {
             let mail = self.mail(loaded)?;

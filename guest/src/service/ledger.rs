@@ -87,7 +87,7 @@ impl<P: HostPorts> ThreadService<P> {
         token: u64,
         name: &str,
         asked: &UnresolvedEstimate,
-        deadline: threadkeep_core::time::Instant,
+        deadline: threadkeep_core::time::UnixTime,
     ) -> Result<HoldAdmission, Error> {
         let estimate = self.resolve_estimate(asked)?;
         let request = HoldRequest {

@@ -21,7 +21,7 @@ use threadkeep_core::runner::{
 };
 use threadkeep_core::settings::PinnedSettings;
 use threadkeep_core::thread::{Head, InboxMessage, MAIL_MAX, StepKind, ThreadStatus};
-use threadkeep_core::time::Instant;
+use threadkeep_core::time::UnixTime;
 use threadkeep_core::{id, key};
 
 /// Most entries whose messages a step carries with a model call. A driver that is further behind
@@ -70,7 +70,7 @@ struct PartialRecord {
     step: u64,
     text: String,
     /// The time of the write: the step was still being performed then.
-    time: Option<Instant>,
+    time: Option<UnixTime>,
 }
 
 impl ToJson for PartialRecord {
@@ -388,7 +388,7 @@ impl<P: HostPorts> ThreadService<P> {
     /// Reads a page of the threads that have a due entry whose time has come.
     fn due_page(
         &self,
-        now: Instant,
+        now: UnixTime,
         limit: u32,
         cursor: Option<String>,
     ) -> Result<(Vec<LoadedThread>, Option<String>), Error> {
@@ -535,7 +535,7 @@ impl<P: HostPorts> ThreadService<P> {
 
 /// Returns true if a thread is due and no holder drives it. A held thread needs no driver until its
 /// lease expires, except to propagate an end intent to its children.
-fn needs_driver(head: &Head, now: Instant) -> bool {
+fn needs_driver(head: &Head, now: UnixTime) -> bool {
     let due = head.due.is_some_and(|due| due <= now.millis());
     let held =
         head.status == ThreadStatus::Running && head.expiry.is_some_and(|expiry| expiry >= now);

@@ -39,7 +39,7 @@ pub struct LoadedPage {
     pub unreadable: Vec<(String, String)>,
 }
 
-/// What became of a decision on a thread.
+/// The outcome of a decision on a thread.
 #[derive(Debug)]
 pub enum DecisionOutcome {
     /// The plan was committed.

@@ -10,7 +10,9 @@ use crate::wit::{self, history, ledger, maintenance, registry, runner, transcrip
 macro_rules! forward_exports {
     ($interface:ident: $(
         $(#[$doc:meta])*
-        pub async fn $name:ident($($arg:ident: $(&$text:ident)? $($type:path)?),* $(,)?) -> $answer:ty
+        pub async fn $name:ident(
+            $($arg:ident: $(&$text:ident)? $($type:path)?),* $(,)?
+        ) -> $answer:ty
             = $call:ident($($passed:expr),*);
     )*) => {
         impl Tenant {$(

@@ -1,8 +1,8 @@
 //! Histories that stand at another thread than the one they were written for.
 //!
-//! Symptom: with histories, heads and all, of two finished threads swapped, the audit found nothing.
-//! Cause: the hash chain of a history did not say whose it is. Fix: it begins with the hash of its
-//! thread and chain. Kind: two roots, in every store.
+//! Symptom: with histories, heads and all, of two finished threads swapped, the audit found
+//! nothing. Cause: the hash chain of a history did not say whose it is. Fix: it begins with the
+//! hash of its thread and chain. Kind: two roots, in every store.
 
 use super::fixture::{create, open, run_to_end};
 use crate::runner::fixture::RunnerFixture;

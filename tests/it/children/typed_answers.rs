@@ -52,7 +52,8 @@ fn a_step_says_whether_other_threads_are_concerned() {
     assert!(!handed.concerns_others);
 }
 
-/// What the repeated commit did is not known any more: the answer errs towards a look at the tree.
+/// The effect of the repeated commit is not known any more: the answer errs towards a look at the
+/// tree.
 #[test]
 fn a_repeated_submit_may_concern_others() {
     let mut family = ThreadFamily::new();

@@ -13,7 +13,7 @@ use threadkeep_component::service::Error;
 use threadkeep_component::service::history::AppendOutcome;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::thread::Head;
-use threadkeep_core::time::Instant;
+use threadkeep_core::time::UnixTime;
 
 pub fn code(error: &Error) -> &'static str {
     match error {
@@ -67,10 +67,10 @@ impl LoopHost {
         host
     }
 
-    pub fn now(&self) -> Instant {
+    pub fn now(&self) -> UnixTime {
         use threadkeep::clock::HostClock;
         let now = self.world.clock.now();
-        Instant {
+        UnixTime {
             seconds: now.seconds,
             nanos: now.nanos,
         }

@@ -10,7 +10,7 @@ use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::runner::{BACKOFF_MILLIS, StepOutcome};
 use threadkeep_core::runner::{HolderProof, LlmFailure, REPLY_BYTES_MAX, Signal};
 
-/// What waits when the result arrives.
+/// The things that wait when the result arrives.
 const WAITS: [&str; 4] = ["nothing", "mail", "cancel", "cap"];
 
 /// One thing that happens, and the reason and status after it for each of [`WAITS`].
@@ -115,7 +115,7 @@ fn claim_and_recovery_name_their_reason() {
     ] {
         let found = |recovers: bool| {
             let mut world = RunnerFixture::new();
-            let thread = started(&mut world);
+            let thread = start_thread(&mut world);
             send(&world, &thread, waits);
             let holder = world
                 .service
@@ -141,7 +141,7 @@ fn claim_and_recovery_name_their_reason() {
     }
 }
 
-fn started(world: &mut RunnerFixture) -> String {
+fn start_thread(world: &mut RunnerFixture) -> String {
     let thread = world.create(Some("work"));
     world.start(&thread, None).unwrap();
     thread
@@ -166,7 +166,7 @@ fn send(world: &RunnerFixture, thread: &str, waits: &str) {
 
 fn reason_and_status(happens: &str, waits: &str) -> (String, String) {
     let mut world = RunnerFixture::new();
-    let thread = started(&mut world);
+    let thread = start_thread(&mut world);
     let before = match happens {
         "tool results" => Some(calls(&[("read", "{}")])),
         "end of a retry's wait" => Some(StepOutcome::Failure(fails("transient", false))),

@@ -7,7 +7,7 @@ use threadkeep::clock::HostClock;
 use threadkeep_component::service::ledger::UnresolvedEstimate;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::CallBill;
-use threadkeep_core::time::Instant;
+use threadkeep_core::time::UnixTime;
 
 /// One request of an external loop.
 #[derive(Debug, Clone)]
@@ -53,9 +53,9 @@ pub fn perform(world: &mut RunnerFixture, thread: &str, request: LoopRequest) {
     }
 }
 
-fn deadline(world: &RunnerFixture, seconds: u8) -> Instant {
+fn deadline(world: &RunnerFixture, seconds: u8) -> UnixTime {
     let now = world.clock.now();
-    let now = Instant {
+    let now = UnixTime {
         seconds: now.seconds,
         nanos: now.nanos,
     };

@@ -1,7 +1,7 @@
 //! Records that a newer program has written: they are read and never written.
 //!
-//! Symptom: a head of format 2 was rewritten without the fields that this program does not know, and
-//! still said format 2. Cause: no reader looked at the format. Fix: each operation that writes
+//! Symptom: a head of format 2 was rewritten without the fields that this program does not know,
+//! and still said format 2. Cause: no reader looked at the format. Fix: each operation that writes
 //! answers `newer-format`. Kind: every record of a thread, every export that writes.
 
 use super::fixture::{RunnerFixture, fails, says, user};
@@ -14,7 +14,7 @@ use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{
     CallBill, DecisionInputs, HolderProof, Signal, StepOutcome, StepSubmission,
 };
-use threadkeep_core::time::Instant;
+use threadkeep_core::time::UnixTime;
 
 /// A call that writes, by the name of its export.
 type WritingCall = (&'static str, fn(&RunnerFixture, &str) -> Result<(), Error>);
@@ -24,7 +24,7 @@ const CALLS: [WritingCall; 11] = [
         world.service.set_title(id, Some("t".to_owned())).map(drop)
     }),
     ("open", |world, id| {
-        let deadline = Instant::from_millis(1_800_000_100_000);
+        let deadline = UnixTime::from_millis(1_800_000_100_000);
         world.service.open(id, "h/9", deadline).map(drop)
     }),
     ("append", |world, id| {
@@ -38,7 +38,7 @@ const CALLS: [WritingCall; 11] = [
     ("hold", |world, id| {
         let token = world.held.get(id).map_or(0, |held| held.token);
         let asked = UnresolvedEstimate::Amount(NanoUsd::new(1));
-        let deadline = Instant::from_millis(1_800_000_100_000);
+        let deadline = UnixTime::from_millis(1_800_000_100_000);
         world
             .service
             .hold(id, token, "k", &asked, deadline)

@@ -1,9 +1,9 @@
 //! The host decides nothing by the sentences of the component: they are for a person, and may
 //! change with every version. What a host must know is a field, a case or a code of the contract.
 //!
-//! The check sees a field of the contract by its name, a word of core by its text, and a tool of the
-//! runner by its name. It does not see a sentence that was moved to a variable of another name and
-//! is compared with words that core does not use.
+//! The check sees a field of the contract by its name, a word of core by its text, and a tool of
+//! the runner by its name. It does not see a sentence that was moved to a variable of another name
+//! and is compared with words that core does not use.
 
 use super::tree::SourceFile;
 use threadkeep_core::settings::is_builtin_tool;

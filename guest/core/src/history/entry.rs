@@ -9,7 +9,7 @@ use crate::json::{
 };
 use crate::ledger::Usage;
 use crate::money::NanoUsd;
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// Reason of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct Entry {
     /// Reason of the commit.
     pub reason: CommitReason,
     /// Time of the commit.
-    pub time: Instant,
+    pub time: UnixTime,
     /// Number of the run.
     pub run: u64,
     /// Random name of the commit: after an unknown outcome it tells whether the entry is the

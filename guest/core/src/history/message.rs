@@ -336,7 +336,7 @@ mod tests {
             format: 1,
             version,
             reason: CommitReason::AssistantTurn,
-            time: crate::time::Instant::default(),
+            time: crate::time::UnixTime::default(),
             run: 1,
             commit: String::new(),
             previous: String::new(),

@@ -6,7 +6,7 @@
 
 use super::Usage;
 use crate::json::record::record;
-use crate::time::Instant;
+use crate::time::UnixTime;
 use threadkeep_units::unknown_bill::output_tokens_in;
 
 /// Numbers from which such a charge is estimated, fixed when the attempt is admitted. An attempt
@@ -20,7 +20,7 @@ pub struct ChargeBasis {
     /// Output tokens per second that the model can write.
     pub rate: u64,
     /// Time at which the attempt was admitted.
-    pub since: Instant,
+    pub since: UnixTime,
 }
 
 record!(ChargeBasis {
@@ -34,7 +34,7 @@ impl ChargeBasis {
     /// Estimates the tokens of an attempt that was under way until `end` and of whose reply
     /// `arrived` tokens were seen: all of its input, and as output the larger of what arrived and
     /// what the time allowed, but no more than was admitted.
-    pub fn estimated_usage(&self, arrived: u64, end: Instant) -> Usage {
+    pub fn estimated_usage(&self, arrived: u64, end: UnixTime) -> Usage {
         let millis = end.millis_since(self.since);
         let written = output_tokens_in(self.rate, millis);
         Usage {
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn time_and_text_count_and_never_more_than_was_admitted() {
-        let since = Instant::from_millis(1_000);
+        let since = UnixTime::from_millis(1_000);
         let basis = ChargeBasis {
             input: 50,
             output: 1_000,
@@ -74,6 +74,6 @@ mod tests {
             );
         }
         // A clock that stepped back counts as no time.
-        assert_eq!(basis.estimated_usage(7, Instant::from_millis(0)).output, 7);
+        assert_eq!(basis.estimated_usage(7, UnixTime::from_millis(0)).output, 7);
     }
 }

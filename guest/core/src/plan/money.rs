@@ -72,8 +72,8 @@ impl ThreadChange<'_> {
     /// Runs `work` on the account that the chain draws on and those above it, all or nothing.
     ///
     /// # Errors
-    /// The refusal of `work`; [`LedgerRefusal::Integrity`] if the accounts contradict each other or were
-    /// not loaded.
+    /// The refusal of `work`; [`LedgerRefusal::Integrity`] if the accounts contradict each other or
+    /// were not loaded.
     pub fn update_accounts(
         &mut self,
         work: &mut dyn FnMut(&mut AccountPath) -> Result<OverrunOutcome, LedgerRefusal>,

@@ -1,4 +1,4 @@
-//! Whether a commit of one thread gives other threads something to do, and which call gets a due
+//! Tells if a commit of one thread gives other threads something to do, and which call gets a due
 //! thread going.
 
 use super::{CommitPlan, StoreWrite};

@@ -56,6 +56,9 @@ impl ThreadChange<'_> {
     /// Makes a parent due that waits for this thread, if this thread has stopped. The head of a
     /// running parent is replaced as well: if it decides a wait at this moment, that decision was
     /// made without this end, and its commit conflicts.
+    ///
+    /// A parent reads its own head before those of its children, so an end is seen or conflicts. It
+    /// is due when the last child goes, or the first where one is enough.
     pub(super) fn wake_parent(&mut self) {
         let Some(parent) = &self.loaded.parent else {
             return;

@@ -13,7 +13,7 @@ use crate::settings::PinnedSettings;
 use crate::thread::{
     Head, Hold, PendingStep, StatusCause, StepKind, ThreadStatus, find_reached_cap, raise_advice,
 };
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// Message that opens a directive's thread started without input: providers need a first user
 /// message.
@@ -29,13 +29,13 @@ pub(super) struct AttemptNeeds {
     /// Most output tokens of those; 0 before the first.
     pub output: u64,
     /// The time since which it waits for money that other calls hold, if it does.
-    pub short_since: Option<Instant>,
+    pub short_since: Option<UnixTime>,
     /// Code of the failure of the attempt before it, if that may have cost something.
     pub failed: Option<String>,
 }
 
 /// The answer to the request for an attempt.
-pub(super) enum Admission {
+pub(super) enum AttemptAdmission {
     /// A step is handed out: the model call, or a wait for money that other calls hold.
     Granted,
     /// A cap, the window, the store or the money does not allow it.
@@ -50,11 +50,11 @@ pub(super) fn admit_attempt(
     change: &mut ThreadChange<'_>,
     pin: &PinnedSettings,
     needs: AttemptNeeds,
-) -> Admission {
+) -> AttemptAdmission {
     change.count_messages();
     change.apply_reported_usage();
     if let Some(cause) = refusal_before_money(change, pin, &needs) {
-        return Admission::Refused(cause);
+        return AttemptAdmission::Refused(cause);
     }
     let prices = pin.model.prices.unwrap_or_default();
     let input = estimate_input(&change.head);
@@ -87,7 +87,7 @@ pub(super) fn admit_attempt(
         (step.tries, step.output, step.hash) = (needs.tries, output, request);
         step.failed = needs.failed;
     }
-    Admission::Granted
+    AttemptAdmission::Granted
 }
 
 /// Returns the cause that refuses an attempt whatever money there is: a cap, a full store, and for
@@ -112,13 +112,13 @@ fn wait_for_money(
     pin: &PinnedSettings,
     needs: AttemptNeeds,
     (need, refusal): (NanoUsd, LedgerRefusal),
-) -> Admission {
+) -> AttemptAdmission {
     let since = needs.short_since.unwrap_or(change.now());
     let waited = change.now().millis_since(since);
     let longest = pin.model.call_millis.unwrap_or(MODEL_MILLIS);
     let held = money_held_cause(change, need, refusal).filter(|_| waited < longest);
     let Some(cause) = held else {
-        return Admission::Refused(money_refused_cause(change, refusal));
+        return AttemptAdmission::Refused(money_refused_cause(change, refusal));
     };
     let millis = waited.clamp(BACKOFF_MILLIS, MONEY_WAIT_MILLIS_MAX);
     let until = change.now().plus_millis(millis);
@@ -128,7 +128,7 @@ fn wait_for_money(
         (step.until, step.short_since) = (Some(until), Some(since));
     }
     change.head.cause = Some(cause);
-    Admission::Granted
+    AttemptAdmission::Granted
 }
 
 /// Returns the cause of a wait for money: `need` is refused only because other calls hold money,
@@ -168,8 +168,8 @@ fn window_exceeded_cause(head: &Head, pin: &PinnedSettings) -> Option<StatusCaus
         return None;
     }
     let message = format!(
-        "the request has about {used} tokens and the window of {} has {window}: begin another thread \
-         with what matters, or one with a model of a larger window",
+        "the request has about {used} tokens and the window of {} has {window}: begin another \
+         thread with what matters, or one with a model of a larger window",
         pin.model.name
     );
     Some(StatusCause::with_bound(
@@ -198,7 +198,7 @@ fn estimate_input(head: &Head) -> u64 {
 
 /// Makes a step pending until a deadline, named by the version of the change, and sets the lease
 /// for as long.
-pub(super) fn hand_out_step(change: &mut ThreadChange<'_>, kind: StepKind, deadline: Instant) {
+pub(super) fn hand_out_step(change: &mut ThreadChange<'_>, kind: StepKind, deadline: UnixTime) {
     change.head.step = Some(PendingStep {
         version: change.version(),
         kind,
@@ -215,7 +215,7 @@ pub(super) fn hand_out_step(change: &mut ThreadChange<'_>, kind: StepKind, deadl
 }
 
 /// Sets the lease to the deadline and a grace, and the status to running.
-pub(super) fn set_lease(change: &mut ThreadChange<'_>, deadline: Instant) {
+pub(super) fn set_lease(change: &mut ThreadChange<'_>, deadline: UnixTime) {
     let expiry = deadline.plus_millis(LEASE_GRACE_MILLIS);
     change.head.expiry = Some(expiry);
     change.head.status = ThreadStatus::Running;

@@ -186,7 +186,8 @@ impl AppendValidator {
         let refuse = |problem: &str| Err(Error::invalid(place, "", problem));
         if role == MessageRole::Assistant && !self.begun {
             return refuse(
-                "is the assistant's: a history begins with a user's message (mark a greeting as synthetic)",
+                "is the assistant's: a history begins with a user's message (mark a greeting as \
+                 synthetic)",
             );
         }
         let goes_on = role == MessageRole::Assistant && self.speaking;

@@ -6,7 +6,7 @@ use crate::limits::ThreadCaps;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{Head, ThreadStatus, UsageCounters, find_reached_cap};
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// Longest holder and longest request name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -135,7 +135,7 @@ pub(super) fn begin_chat_run(change: &mut ThreadChange<'_>) {
 }
 
 /// Checks that the deadline is after now, and at most [`OPEN_MILLIS_MAX`] away.
-pub(super) fn check_deadline(deadline: Instant, moment: DecisionContext<'_>) -> Result<(), Error> {
+pub(super) fn check_deadline(deadline: UnixTime, moment: DecisionContext<'_>) -> Result<(), Error> {
     if deadline > moment.now && deadline <= moment.now.plus_millis(OPEN_MILLIS_MAX) {
         return Ok(());
     }

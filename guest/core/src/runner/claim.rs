@@ -7,14 +7,14 @@ use super::failure::push_partial;
 use super::open_calls::{interrupt_calls, tool_name_of};
 use super::outcome::{RunRecords, apply_wait_outcome, apply_waiting_intent, conclude};
 use super::settlement::{count_time_until, settle_attempt_until};
-use super::transition::Transition;
+use super::transition::RunTransition;
 use super::{CommitDecision, LOST_STEPS_MAX, SILENCE_MILLIS_MAX};
 use crate::error::Error;
 use crate::history::{CommitReason, Entry};
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{Head, InboxMessage, StatusCause, ThreadStatus};
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// Proof that the former holder is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct KeptPartial {
     /// Store version of the record; 0 if there is none.
     pub version: u64,
     /// Time at which it was kept, if it belongs to the pending step.
-    pub time: Option<Instant>,
+    pub time: Option<UnixTime>,
 }
 
 /// Takes a thread over and hands its step out anew.
@@ -79,8 +79,8 @@ pub fn claim(
     change.head.holder = Some(holder.to_owned());
     change.head.request = Some(format!("claim:{holder}"));
     let next = match crash_loop_cause(&mut change.head) {
-        Some(cause) => Transition::Suspend(cause),
-        None => Transition::Continue {
+        Some(cause) => RunTransition::Suspend(cause),
+        None => RunTransition::Continue {
             wait: waiting,
             tool_millis: slowest_tool_millis(pin),
         },
@@ -97,7 +97,8 @@ fn crash_loop_cause(head: &mut Head) -> Option<StatusCause> {
     }
     head.lost = 0;
     let message = format!(
-        "{LOST_STEPS_MAX} steps in a row were lost to holders that died: look at what it does, then resume"
+        "{LOST_STEPS_MAX} steps in a row were lost to holders that died: look at what it does, \
+         then resume"
     );
     Some(StatusCause::new("error", "crash_loop", message))
 }
@@ -119,7 +120,7 @@ pub fn recover(
         StatusCause::new("error", "recovered", message)
     });
     let records = RunRecords { pin: None, round };
-    let next = Transition::Suspend(cause);
+    let next = RunTransition::Suspend(cause);
     conclude(change, records, CommitReason::Suspended, next)
 }
 

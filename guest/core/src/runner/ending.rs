@@ -1,5 +1,5 @@
-//! How a run stops: suspended, cancelled, killed, finished. Each leaves no holder, no step and no
-//! hold. The outcome is chosen elsewhere: see [`super::outcome`].
+//! The ends and stops of a run: suspended, cancelled, killed, finished. Each leaves no holder, no
+//! step and no hold. The outcome is chosen elsewhere: see [`super::outcome`].
 
 use super::mail::take_mail;
 use super::open_calls::{interrupt_calls, tool_name_of};

@@ -23,7 +23,7 @@ use crate::plan::{
 };
 use crate::settings::Model;
 use crate::thread::{ExternalHold, HOLDS_MAX, ReportedUsage, ThreadStatus, find_reached_cap};
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// The most that a call may come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub struct HoldRequest<'a> {
     /// The most that the call may come to.
     pub estimate: &'a HoldEstimate,
     /// Time by which it should be settled: the lease of the thread lasts at least as long.
-    pub deadline: Instant,
+    pub deadline: UnixTime,
 }
 
 /// Sets money aside for a call of an external loop. `known` is the record of a call of that name,
@@ -232,7 +232,7 @@ fn admit_external_hold(
 
 /// Renames the pending step, as every commit of an external loop does, and extends it to the
 /// deadline.
-fn extend_step(change: &mut ThreadChange<'_>, deadline: Instant) {
+fn extend_step(change: &mut ThreadChange<'_>, deadline: UnixTime) {
     let version = change.version();
     let Some(step) = &mut change.head.step else {
         return;

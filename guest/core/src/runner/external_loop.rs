@@ -3,6 +3,7 @@
 //!
 //! The thread is held as in a run, by a lease and a token, with the pending step `own-loop`, which
 //! no driver performs. Each commit of the loop renames the step, so that a watcher sees it move.
+//! Its end gives open calls the result `interrupted`, so the history can always be sent.
 
 use super::admission::{hand_out_step, set_lease};
 use super::checks::{check_deadline, check_loop_token, check_may_start, check_name, refused_error};
@@ -18,7 +19,7 @@ use crate::history::{CommitReason, Entry, StepAnswer, escaped_bytes};
 use crate::json::{self, record::record};
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::thread::{InboxMessage, RESULT_BYTES_MAX, StatusCause, StepKind};
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// Longest message of an error that ends a thread, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1_000;
@@ -29,7 +30,7 @@ const CODE_BYTES_MAX: usize = 64;
 pub fn open(
     loaded: &LoadedThread,
     holder: &str,
-    deadline: Instant,
+    deadline: UnixTime,
     mail: Vec<InboxMessage>,
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {

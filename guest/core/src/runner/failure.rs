@@ -2,7 +2,7 @@
 
 use super::settlement::{count_time, settle_attempt};
 use super::submission::LlmFailure;
-use super::transition::{RetryWait, Transition};
+use super::transition::{RetryWait, RunTransition};
 use super::{BACKOFF_MILLIS, PARTIAL_BYTES_MAX, RETRIES_MAX, RETRY_AFTER_MILLIS_MAX};
 use crate::error::cut;
 use crate::history::{ErrorEvent, Event, PartialEvent, cut_escaped};
@@ -20,7 +20,7 @@ pub(super) fn apply_failure(
     change: &mut ThreadChange<'_>,
     tries: u32,
     failure: &LlmFailure,
-) -> Transition {
+) -> RunTransition {
     count_time(change);
     settle_attempt(change, failure.usage, failure.sent, &failure.partial);
     push_partial(change, &failure.partial);
@@ -47,7 +47,7 @@ pub(super) fn apply_failure(
         retry,
     }));
     match retry {
-        Some(millis) => Transition::Retry(RetryWait {
+        Some(millis) => RunTransition::Retry(RetryWait {
             millis,
             tries,
             output: change.head.step.as_ref().map_or(0, |step| step.output),
@@ -55,7 +55,7 @@ pub(super) fn apply_failure(
         }),
         None => {
             let cause = stop.unwrap_or_else(|| failure_cause(failure, again));
-            Transition::Suspend(cause)
+            RunTransition::Suspend(cause)
         }
     }
 }
@@ -103,12 +103,15 @@ fn retry_millis(tries: u32, failure: &LlmFailure) -> Option<u64> {
 
 /// Records a step that its driver stopped, for a cancel or for its person. Calls that may run again
 /// stay open unless the run ends.
-pub(super) fn apply_driver_stop(change: &mut ThreadChange<'_>, failure: &LlmFailure) -> Transition {
+pub(super) fn apply_driver_stop(
+    change: &mut ThreadChange<'_>,
+    failure: &LlmFailure,
+) -> RunTransition {
     count_time(change);
     settle_attempt(change, failure.usage, failure.sent, &failure.partial);
     push_partial(change, &failure.partial);
     let message = "the driver stopped the run: resume to go on";
-    Transition::Stop(StatusCause::new("error", "stopped", message))
+    RunTransition::Stop(StatusCause::new("error", "stopped", message))
 }
 
 pub(super) fn push_partial(change: &mut ThreadChange<'_>, partial: &str) {

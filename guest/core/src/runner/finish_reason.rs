@@ -57,6 +57,7 @@ impl FinishReason {
 
 /// Returns the cause why a reply without calls does not end the run: it was cut, withheld, or says
 /// nothing.
+/// Such a reply would otherwise end a directive's thread as completed.
 pub(super) fn incomplete_reply_cause(word: &str, text: &str) -> Option<StatusCause> {
     let (code, message) = match FinishReason::parse(word) {
         FinishReason::Length => (
@@ -71,8 +72,8 @@ pub(super) fn incomplete_reply_cause(word: &str, text: &str) -> Option<StatusCau
         FinishReason::Unknown => (
             "reply_unfinished",
             format!(
-                "the provider ended the reply with {word:?}, which does not say that it is whole: resume with a \
-                 message to let it go on"
+                "the provider ended the reply with {word:?}, which does not say that it is \
+                 whole: resume with a message to let it go on"
             ),
         ),
         FinishReason::Stop | FinishReason::ToolUse if text.is_empty() => (

@@ -13,8 +13,8 @@ use crate::thread::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX, StatusCause};
 use crate::{id, key};
 
 /// Text in the history in place of a message whose record is gone. The model reads it, too.
-const LOST_MESSAGE: &str = "(A message that was sent to this thread is lost: its record in the store is missing or cannot \
-     be read. Nobody knows what it said.)";
+const LOST_MESSAGE: &str = "(A message that was sent to this thread is lost: its record in the \
+     store is missing or cannot be read. Nobody knows what it said.)";
 
 /// Bytes kept free in an entry beside its events.
 const ENTRY_ROOM_BYTES: usize = 16 << 10;
@@ -96,7 +96,7 @@ pub(super) fn lost_mail_cause(change: &ThreadChange<'_>) -> Option<StatusCause> 
             None => {}
         }
     }
-    let message = "a message that was sent to it is lost, because its record in the store is missing or cannot be \
-                   read: send it again, or resume to go on without it";
+    let message = "a message that was sent to it is lost, because its record in the store \
+                   is missing or cannot be read: send it again, or resume to go on without it";
     (!asked).then(|| StatusCause::new("error", "message_lost", message))
 }

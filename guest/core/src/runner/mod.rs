@@ -3,8 +3,8 @@
 //! close.
 //!
 //! Nothing here waits or calls. A step is named by the version that hands it out; `submit` answers
-//! it and gets the next. Every decision may be repeated: [`CommitDecision::Repeat`] says that it was made
-//! already.
+//! it and gets the next. Every decision may be repeated: [`CommitDecision::Repeat`] says that it
+//! was made already.
 
 mod admission;
 mod append;

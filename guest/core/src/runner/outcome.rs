@@ -1,8 +1,8 @@
 //! The outcome of a change: applies what comes next, and names the reason in the history.
 //!
 //! This is the one place where an intent that waits (a cancel, a kill) takes the place of what
-//! would come next, and where a cap, the money or a full store suspends a run instead. The reason is
-//! named here and nowhere else:
+//! would come next, and where a cap, the money or a full store suspends a run instead. The reason
+//! is named here and nowhere else:
 //!
 //! - a run that ends by an intent: `cancelled`;
 //! - a run that is over: `run-finished`;
@@ -11,13 +11,13 @@
 //!   `suspended` where nothing was (the end of a wait before a retry).
 
 use super::CommitDecision;
-use super::admission::{Admission, AttemptNeeds, admit_attempt, hand_out_step};
+use super::admission::{AttemptAdmission, AttemptNeeds, admit_attempt, hand_out_step};
 use super::checks::require_pin;
 use super::children::{WaitOutcome, WaitRequest, begin_wait};
 use super::ending::{finish_run, suspend, suspend_in_wait, terminate};
 use super::mail::take_mail;
 use super::open_calls::{interrupt_calls, tool_name_of};
-use super::transition::{RetryWait, Transition};
+use super::transition::{RetryWait, RunTransition};
 use crate::error::Error;
 use crate::history::{CommitReason, Entry};
 use crate::plan::ThreadChange;
@@ -38,7 +38,7 @@ pub(super) fn conclude(
     mut change: ThreadChange<'_>,
     records: RunRecords<'_>,
     happened: CommitReason,
-    next: Transition,
+    next: RunTransition,
 ) -> Result<CommitDecision, Error> {
     let reason = apply_transition(&mut change, records, happened, next)?;
     Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
@@ -49,13 +49,13 @@ pub(super) fn apply_transition(
     change: &mut ThreadChange<'_>,
     records: RunRecords<'_>,
     happened: CommitReason,
-    next: Transition,
+    next: RunTransition,
 ) -> Result<CommitReason, Error> {
     if apply_waiting_intent(change, records.round) {
         return Ok(CommitReason::Cancelled);
     }
     match next {
-        Transition::Suspend(cause) => {
+        RunTransition::Suspend(cause) => {
             suspend(change, cause);
             // A spawned child is more than the truth about what has happened: the margin of a full
             // store is not for it.
@@ -63,19 +63,19 @@ pub(super) fn apply_transition(
             change.closing &= change.chain.children == children;
             return Ok(CommitReason::Suspended);
         }
-        Transition::Stop(cause) => {
+        RunTransition::Stop(cause) => {
             let names = open_call_names(change, records.round);
             interrupt_calls(change, |idempotent| !idempotent, &names);
             suspend(change, cause);
             return Ok(CommitReason::Suspended);
         }
-        Transition::Finish(text) => {
+        RunTransition::Finish(text) => {
             finish_run(change, &text);
             return Ok(CommitReason::RunFinished);
         }
-        Transition::CallModel(needs) => call_model(change, records, needs)?,
-        Transition::Retry(retry) => wait_for_retry(change, retry),
-        Transition::Continue { wait, tool_millis } => {
+        RunTransition::CallModel(needs) => call_model(change, records, needs)?,
+        RunTransition::Retry(retry) => wait_for_retry(change, retry),
+        RunTransition::Continue { wait, tool_millis } => {
             continue_round(change, records, wait.as_ref(), tool_millis)?;
         }
     }
@@ -167,7 +167,7 @@ fn call_model(
     needs: AttemptNeeds,
 ) -> Result<(), Error> {
     let pin = require_pin(change.loaded_thread(), records.pin)?;
-    if let Admission::Refused(cause) = admit_attempt(change, pin, needs) {
+    if let AttemptAdmission::Refused(cause) = admit_attempt(change, pin, needs) {
         suspend(change, cause);
     }
     Ok(())

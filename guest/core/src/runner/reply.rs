@@ -5,7 +5,7 @@ use super::finish_reason::incomplete_reply_cause;
 use super::reply_blocks::{LlmCompletion, ReplyBlock};
 use super::reply_calls::open_round;
 use super::settlement::{count_time, settle_attempt, settle_estimated};
-use super::transition::Transition;
+use super::transition::RunTransition;
 use super::{CALL_NAME_BYTES_MAX, PARTIAL_BYTES_MAX, REPLY_BYTES_MAX};
 use crate::error::{Error, cut};
 use crate::estimate;
@@ -24,7 +24,7 @@ pub(super) fn apply_completion(
     pin: &PinnedSettings,
     completion: LlmCompletion,
     prepared: Vec<Option<PreparedCall>>,
-) -> Result<Transition, Error> {
+) -> Result<RunTransition, Error> {
     let reported = completion.usage;
     let (finish_word, duration) = (cut(&completion.finish, 64).to_owned(), count_time(change));
     let usage = reported.unwrap_or_else(|| estimate_usage(change, &completion.blocks));
@@ -90,7 +90,7 @@ fn keep_oversized_reply(
     change: &mut ThreadChange<'_>,
     blocks: &[ReplyBlock],
     result: ResultEvent,
-) -> Transition {
+) -> RunTransition {
     let text: String = blocks
         .iter()
         .filter_map(|block| {
@@ -106,7 +106,7 @@ fn keep_oversized_reply(
     change.push_event(Event::Result(result));
     let message =
         format!("the reply is larger than {REPLY_BYTES_MAX} bytes and was kept as a partial only");
-    Transition::Suspend(StatusCause::new("error", "reply_too_large", message))
+    RunTransition::Suspend(StatusCause::new("error", "reply_too_large", message))
 }
 
 /// Adds the blocks as events; returns the indexes of the calls. Text is a message if the reply
@@ -146,20 +146,20 @@ fn push_blocks(change: &mut ThreadChange<'_>, blocks: Vec<ReplyBlock>) -> Vec<u3
 }
 
 /// Handles a reply without calls: the run is over, unless mail waits.
-fn apply_final_reply(change: &mut ThreadChange<'_>, word: &str) -> Transition {
+fn apply_final_reply(change: &mut ThreadChange<'_>, word: &str) -> RunTransition {
     let texts = change.events.iter().filter_map(|event| match event {
         Event::Message(message) => Some(message.joined_text()),
         _ => None,
     });
     let text = texts.collect::<Vec<_>>().join("\n");
     if !change.mail.is_empty() {
-        return Transition::Continue {
+        return RunTransition::Continue {
             wait: None,
             tool_millis: 0,
         };
     }
     match incomplete_reply_cause(word, &text) {
-        Some(cause) => Transition::Suspend(cause),
-        None => Transition::Finish(text),
+        Some(cause) => RunTransition::Suspend(cause),
+        None => RunTransition::Finish(text),
     }
 }

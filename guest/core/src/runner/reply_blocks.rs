@@ -84,7 +84,8 @@ struct FlatBlock {
 }
 
 record!(read FlatBlock {
-    kind as "type", text or default, raw or default, id or default, name or default, arguments or default
+    kind as "type", text or default, raw or default, id or default, name or default,
+    arguments or default
 });
 
 impl ReplyBlock {

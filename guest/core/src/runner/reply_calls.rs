@@ -3,7 +3,7 @@
 use super::children::{ChildSnapshot, PerformedCall, PreparedCall, WaitRequest, perform_call};
 use super::finish_reason::{FinishReason, incomplete_reply_cause};
 use super::open_calls::cut_to_fit;
-use super::transition::Transition;
+use super::transition::RunTransition;
 use super::{BAD_ROUNDS_MAX, BUILTIN_ANSWERS_BYTES_MAX, CALLS_MAX, REFUSAL_BYTES_MAX};
 use crate::error::{Error, cut};
 use crate::history::{Event, ToolResult, ToolResultState, ToolUse, escaped_bytes};
@@ -42,7 +42,7 @@ pub(super) fn open_round(
     pin: &PinnedSettings,
     asked: Vec<(u32, Option<PreparedCall>)>,
     word: &str,
-) -> Result<Transition, Error> {
+) -> Result<RunTransition, Error> {
     let mut calls = ReplyCalls {
         not_run: not_run_reason(word),
         ..ReplyCalls::default()
@@ -73,11 +73,11 @@ pub(super) fn open_round(
         calls.stop = Some(StatusCause::new("error", "bad_tool_rounds", message));
     }
     if let Some(cause) = calls.stop {
-        return Ok(Transition::Suspend(cause));
+        return Ok(RunTransition::Suspend(cause));
     }
     let (waiting, spawned) = (calls.waiting, calls.spawned);
     let wait = waiting.map(|waiting| waiting.with_reply_changes(change, spawned));
-    Ok(Transition::Continue {
+    Ok(RunTransition::Continue {
         wait,
         tool_millis: calls.timeout,
     })
@@ -179,7 +179,8 @@ fn not_run_reason(word: &str) -> Option<String> {
     Some(match FinishReason::parse(word) {
         FinishReason::Stop | FinishReason::ToolUse => return None,
         FinishReason::Length => {
-            "not run: the reply was cut at its most output tokens: call again, with less in one reply"
+            "not run: the reply was cut at its most output tokens: call again, with less in one \
+             reply"
                 .to_owned()
         }
         FinishReason::ContentFilter => "not run: the provider withheld the reply".to_owned(),

@@ -4,7 +4,7 @@ use super::ROUND_BYTES_MAX;
 use super::children::WaitRequest;
 use super::open_calls::{cut_to_fit, tool_name_of};
 use super::settlement::{count_time, record_tool_cost};
-use super::transition::Transition;
+use super::transition::RunTransition;
 use crate::error::Error;
 use crate::history::{Entry, Event, ToolResult, ToolResultState};
 use crate::json::record::{record, words};
@@ -48,7 +48,7 @@ pub(super) fn apply_tool_results(
     entry: Option<&Entry>,
     outcomes: Vec<ToolOutcome>,
     wait: Option<WaitRequest>,
-) -> Result<Transition, Error> {
+) -> Result<RunTransition, Error> {
     let round = change
         .head
         .round
@@ -79,7 +79,7 @@ pub(super) fn apply_tool_results(
         version: round.version,
         calls: waits,
     });
-    Ok(Transition::Continue {
+    Ok(RunTransition::Continue {
         wait,
         tool_millis: 0,
     })

@@ -1,5 +1,5 @@
-//! Settlement: what an attempt, a held call of an external loop or a tool has cost, and the time that
-//! a step took. The account, the counters and the events of the change follow.
+//! Settlement: what an attempt, a held call of an external loop or a tool has cost, and the time
+//! that a step took. The account, the counters and the events of the change follow.
 
 use crate::estimate;
 use crate::history::{ChargedEvent, CostSource, Event, SettledHold};
@@ -7,7 +7,7 @@ use crate::ledger::Usage;
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::thread::{ChargedAttempt, Hold, StepKind};
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// Closes the hold of the pending attempt and returns the cost: by the reported usage; by estimate
 /// if something was sent and the usage is unknown (`None`; `arrived` is the part of its reply that
@@ -22,13 +22,13 @@ pub(super) fn settle_attempt(
     settle_attempt_until(change, (usage, sent), arrived, now)
 }
 
-/// Closes the hold of the pending attempt, as [`settle_attempt`] does, if it is known to have been under
-/// way until `end`.
+/// Closes the hold of the pending attempt, as [`settle_attempt`] does, if it is known to have been
+/// under way until `end`.
 pub(super) fn settle_attempt_until(
     change: &mut ThreadChange<'_>,
     (usage, sent): (Option<Usage>, bool),
     arrived: &str,
-    end: Instant,
+    end: UnixTime,
 ) -> NanoUsd {
     match usage {
         Some(usage) => close_hold(change, CostSource::Settled, Some(usage)),
@@ -192,13 +192,13 @@ pub(super) fn count_time(change: &mut ThreadChange<'_>) -> u64 {
 }
 
 /// Clamps a time to the deadline of the pending step: after it no driver works on the step.
-fn clamp_to_deadline(change: &ThreadChange<'_>, moment: Instant) -> Instant {
+fn clamp_to_deadline(change: &ThreadChange<'_>, moment: UnixTime) -> UnixTime {
     let step = change.head.step.as_ref();
     step.map_or(moment, |step| moment.min(step.deadline))
 }
 
 /// Counts the time of the pending step up to this time, and returns it in milliseconds.
-pub(super) fn count_time_until(change: &mut ThreadChange<'_>, end: Instant) -> u64 {
+pub(super) fn count_time_until(change: &mut ThreadChange<'_>, end: UnixTime) -> u64 {
     let Some(step) = &change.head.step else {
         return 0;
     };

@@ -42,7 +42,7 @@ pub struct CapRaise {
 }
 
 impl Signal {
-    /// What it tells a thread to end by, if it does.
+    /// The end that the signal tells a thread, if it tells one.
     pub fn intent(&self) -> Option<EndIntent> {
         match self {
             Self::Cancel => Some(EndIntent::Cancel),
@@ -228,7 +228,8 @@ fn raise_refused_error(change: &ThreadChange<'_>, spend: NanoUsd, refusal: Ledge
     match refusal {
         LedgerRefusal::Short { need, room } => {
             let message = format!(
-                "{need} USD more are asked of {above} and {room} USD are left there: raise it first, or raise through"
+                "{need} USD more are asked of {above} and {room} USD are left there: raise it \
+                 first, or raise through"
             );
             let (need, room) = (need.get(), room.get());
             let cause = StatusCause::with_bound("budget", "spend_exceeded", message, need, room);

@@ -8,7 +8,7 @@ use super::checks::{
 use super::children::DecisionInputs;
 use super::mail::{push_inbox_message, take_mail};
 use super::outcome::{RunRecords, apply_transition};
-use super::transition::Transition;
+use super::transition::RunTransition;
 use crate::error::Error;
 use crate::history::{CommitReason, Event, Message, ResumedEvent};
 use crate::limits::ThreadCaps;
@@ -71,14 +71,14 @@ pub fn start(
         }
         // The wait has its full time again: resuming a thread resumes its children, too.
         change.head.wait = None;
-        Transition::Continue {
+        RunTransition::Continue {
             wait: waiting,
             tool_millis: slowest_tool_millis(pin),
         }
     } else {
         let taken = take_mail(&mut change) > 0;
         push_opening(&mut change, loaded, request.input, taken)?;
-        Transition::CallModel(AttemptNeeds::default())
+        RunTransition::CallModel(AttemptNeeds::default())
     };
     // No intent waits here: a thread that is to end is not started.
     let records = RunRecords {

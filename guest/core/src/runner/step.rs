@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::history::{Entry, Event};
 use crate::settings::PinnedSettings;
 use crate::thread::{Head, StepKind};
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// The next step for the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Step {
     /// Version that hands the step out.
     pub version: u64,
     /// Time by which it must be done.
-    pub deadline: Instant,
+    pub deadline: UnixTime,
     /// Most output tokens, for a model call.
     pub output: u64,
     /// SHA-256 of the request, for a model call.
@@ -22,7 +22,7 @@ pub struct Step {
     /// The calls of the round, for tool calls.
     pub calls: Vec<StepCall>,
     /// For a wait: the time at which it ends.
-    pub until: Option<Instant>,
+    pub until: Option<UnixTime>,
 }
 
 /// One call of a round.

@@ -1,4 +1,4 @@
-//! What a driver submits: the result of a step.
+//! The submission of a driver: the result of a step.
 
 use super::children::DecisionInputs;
 use super::reply_blocks::LlmCompletion;

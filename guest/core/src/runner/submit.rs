@@ -10,7 +10,7 @@ use super::outcome::{RunRecords, apply_transition};
 use super::reply::apply_completion;
 use super::round::apply_tool_results;
 use super::submission::{StepOutcome, StepSubmission};
-use super::transition::Transition;
+use super::transition::RunTransition;
 use super::usage_correction::record_fenced_usage;
 use crate::error::Error;
 use crate::hash::sha256_text;
@@ -155,11 +155,11 @@ fn outcome_hash(outcome: &StepOutcome) -> String {
 }
 
 /// Returns the attempt that follows a wait. Before the first attempt of a request, mail is taken.
-fn attempt_after_wait(change: &mut ThreadChange<'_>, pending: &PendingStep) -> Transition {
+fn attempt_after_wait(change: &mut ThreadChange<'_>, pending: &PendingStep) -> RunTransition {
     if pending.output == 0 {
         take_mail(change);
     }
-    Transition::CallModel(AttemptNeeds {
+    RunTransition::CallModel(AttemptNeeds {
         // An attempt that waits for money has not failed since.
         tries: pending.tries + u32::from(pending.short_since.is_none()),
         output: pending.output,

@@ -1,13 +1,13 @@
-//! What a run does next, as a value. The functions that record a result return it;
+//! The next action of a run, as a value. The functions that record a result return it;
 //! [`super::outcome`] alone applies it.
 
 use super::admission::AttemptNeeds;
 use super::children::WaitRequest;
 use crate::thread::StatusCause;
 
-/// What a run does next.
+/// The next action of a run.
 #[derive(Debug)]
-pub(super) enum Transition {
+pub(super) enum RunTransition {
     /// Hand out the open calls; if none are open, wait for children; if no call waits, call the
     /// model.
     Continue {

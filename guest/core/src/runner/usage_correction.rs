@@ -4,7 +4,7 @@
 //!
 //! A thread that no caller holds records it at once, even one that has ended: corrections of usage
 //! are all that its history still gains. A thread that is held keeps it in its head, and its next
-//! entry records it.
+//! entry records it: an entry of another driver would stand between a step and its answer.
 
 use super::CommitDecision;
 use crate::error::Error;

@@ -1,4 +1,7 @@
 //! Caps of a thread against what its run has used.
+//!
+//! The calls that an external loop holds count as used: calls made side by side would pass the caps
+//! otherwise. A call held for tokens and settled as money counts as those tokens.
 
 use super::{Head, StatusCause};
 use crate::limits::ThreadCaps;

@@ -10,7 +10,7 @@ use crate::ledger::Account;
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::plan::{ChainFunds, CommitPlan, StoreWrite, WriteCondition, due_write, index_write};
-use crate::time::Instant;
+use crate::time::UnixTime;
 use crate::{id, key};
 
 /// Longest title, in characters.
@@ -79,7 +79,7 @@ pub fn create(
     draft: &ThreadDraft,
     resolved: ResolvedDraft,
     parent: Option<SpawnParent<'_>>,
-    now: Instant,
+    now: UnixTime,
     random: &str,
 ) -> Result<CommitPlan, Error> {
     let id = new_id(draft, now, random)?;
@@ -140,7 +140,7 @@ pub fn create(
 
 /// Returns the id of the thread that a draft makes. Every error that a draft can have is found
 /// here.
-pub fn new_id(draft: &ThreadDraft, now: Instant, random: &str) -> Result<String, Error> {
+pub fn new_id(draft: &ThreadDraft, now: UnixTime, random: &str) -> Result<String, Error> {
     check_draft(draft)?;
     let id = match &draft.id {
         Some(id) => id.clone(),
@@ -199,7 +199,7 @@ pub fn check_title(title: Option<&str>) -> Result<(), Error> {
     }
 }
 
-fn new_head(thread: &ThreadRecord, now: Instant) -> Head {
+fn new_head(thread: &ThreadRecord, now: UnixTime) -> Head {
     Head {
         format: FORMAT,
         status: ThreadStatus::Created,

@@ -7,7 +7,7 @@ use crate::json::record::{record, words};
 use crate::ledger::{ChargeBasis, TokenPrices, Usage};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// Most bytes of a head as JSON text, with every list and name at its bound and every character of
 /// a provider's text escaped. Each commit of the thread rewrites it.
@@ -29,7 +29,7 @@ pub struct Head {
     /// The holder: `<process nonce>/<n>` for a driver, or the name that an external loop gave.
     pub holder: Option<String>,
     /// Time at which the lease expires.
-    pub expiry: Option<Instant>,
+    pub expiry: Option<UnixTime>,
     /// Name of the request that began the run, as long as its first step is pending.
     pub request: Option<String>,
     /// Time of its due entry in milliseconds, if it has one.
@@ -80,7 +80,7 @@ pub struct Head {
     /// Session id of the provider.
     pub session: Option<String>,
     /// Time of the last commit to the head.
-    pub updated: Instant,
+    pub updated: UnixTime,
 }
 
 record!(Head {
@@ -123,9 +123,9 @@ pub struct PendingStep {
     /// Kind of the step.
     pub kind: StepKind,
     /// Time at which it was handed out.
-    pub started: Instant,
+    pub started: UnixTime,
     /// Time by which it must be done.
-    pub deadline: Instant,
+    pub deadline: UnixTime,
     /// Attempts of the same request before this one.
     pub tries: u32,
     /// SHA-256 of the request, for a model call.
@@ -133,11 +133,11 @@ pub struct PendingStep {
     /// Most output tokens, for a model call.
     pub output: u64,
     /// For a wait: the time at which it ends.
-    pub until: Option<Instant>,
+    pub until: Option<UnixTime>,
     /// Code of the failure of the attempt before this one, if that may have cost something.
     pub failed: Option<String>,
     /// For a wait for money that other calls hold: the time since when money is short.
-    pub short_since: Option<Instant>,
+    pub short_since: Option<UnixTime>,
 }
 
 record!(PendingStep {
@@ -208,7 +208,7 @@ pub struct ChildWait {
     /// True if the first child that stops is enough.
     pub any: bool,
     /// Time at which the wait times out.
-    pub until: Instant,
+    pub until: UnixTime,
     /// True if one of the children has no money to go on with. Then each end of another child is a
     /// reason to check the wait: no child may be left that goes on.
     pub short: bool,
@@ -367,7 +367,7 @@ mod tests {
         read: NanoUsd::MAX,
         write: NanoUsd::MAX,
     };
-    const LATEST: Instant = Instant {
+    const LATEST: UnixTime = UnixTime {
         seconds: i64::MIN,
         nanos: 999_999_999,
     };

@@ -4,7 +4,7 @@
 use super::ThreadStatus;
 use crate::json::record::record;
 use crate::limits::ThreadCaps;
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// Most bytes of the result that a thread's record holds; the whole is in the history.
 pub const RESULT_BYTES_MAX: usize = 64 << 10;
@@ -50,7 +50,7 @@ pub struct ThreadRecord {
     /// JSON, as text, once it has a result.
     pub result: Option<String>,
     /// When it was created.
-    pub created: Instant,
+    pub created: UnixTime,
 }
 
 record!(ThreadRecord {

@@ -6,7 +6,7 @@ use crate::history::{Entry, Event, MessageRole, SuspendedEvent, call_id};
 use crate::json::{self, JsonObject, JsonValue};
 use crate::money::NanoUsd;
 use crate::plan::LoadedThread;
-use crate::time::Instant;
+use crate::time::UnixTime;
 use threadkeep_units::printable::escape_json;
 
 /// Bytes of the manifest line with its line feed.
@@ -82,7 +82,7 @@ pub fn jsonl(entry: &Entry) -> Result<String, Error> {
     Ok(lines)
 }
 
-fn event_line(version: u64, index: usize, time: Instant, event: &Event) -> Result<String, Error> {
+fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Result<String, Error> {
     let stored = json::to_text(event);
     let Ok(JsonValue::Object(mut fields)) = json::parse(&stored) else {
         return Err(Error::Corrupt("an event is not an object".into()));
@@ -229,7 +229,7 @@ mod tests {
             ),
         ] {
             let event: Event = json::read(stored).unwrap();
-            let line = event_line(3, 0, Instant::default(), &event).unwrap();
+            let line = event_line(3, 0, UnixTime::default(), &event).unwrap();
             assert!(line.contains(shown), "{shown} is not in {line}");
         }
     }
@@ -244,7 +244,7 @@ mod tests {
         );
         for (stored, version, index) in [(call, 2, 1), (result, 3, 0)] {
             let event: Event = json::read(stored).unwrap();
-            let line = event_line(version, index, Instant::default(), &event).unwrap();
+            let line = event_line(version, index, UnixTime::default(), &event).unwrap();
             assert!(line.contains(r#""callId":"call_2_1""#), "{line}");
         }
     }

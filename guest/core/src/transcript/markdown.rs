@@ -215,14 +215,14 @@ fn escape_inline(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::history::{CommitReason, Message};
-    use crate::time::Instant;
+    use crate::time::UnixTime;
 
     fn entry(events: Vec<Event>) -> Entry {
         Entry {
             format: 1,
             version: 12,
             reason: CommitReason::UserMessage,
-            time: Instant::default(),
+            time: UnixTime::default(),
             run: 1,
             commit: String::new(),
             previous: String::new(),

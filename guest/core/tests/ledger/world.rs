@@ -19,7 +19,7 @@ use threadkeep_core::settings::{Model, PinnedSettings, ToolDef};
 use threadkeep_core::thread::{
     self, ResolvedDraft, SpawnParent, StepKind, ThreadDraft, ThreadStatus,
 };
-use threadkeep_core::time::Instant;
+use threadkeep_core::time::UnixTime;
 
 /// Deepest level of chains below a root, and most children of one chain.
 const DEPTH_MAX: usize = 8;
@@ -52,7 +52,7 @@ pub struct TestWorld {
     pub drivers: BTreeMap<String, TestDriver>,
     pub lost: Vec<TestDriver>,
     pin: PinnedSettings,
-    now: Instant,
+    now: UnixTime,
     commits: u64,
 }
 
@@ -99,7 +99,7 @@ impl TestWorld {
             drivers: BTreeMap::new(),
             lost: Vec::new(),
             pin: pin(),
-            now: Instant {
+            now: UnixTime {
                 seconds: 1_800_000_000,
                 nanos: 0,
             },

@@ -231,6 +231,9 @@ fn spawn_child(
 }
 
 /// Returns the cause of the cap that allows no further child, if one does not.
+///
+/// The call is refused and has its result, and the run suspends: nothing is left to be done in
+/// place but to ask again.
 fn spawn_cap_cause(change: &ThreadChange<'_>) -> Option<StatusCause> {
     let limits = change.limits();
     let spawns = change.head.counters.spawns;

@@ -1,6 +1,10 @@
 //! Propagation of an end through a tree, from its top. The end passes from each thread to its
 //! children, page by page, in commits of their own; the head of each thread remembers that its
 //! children have still to be told.
+//!
+//! The commits are separate because a commit of the thread that passes the end on holds the
+//! accounts above both. A natural end passes nothing on. The cursor of a sweep names the end that
+//! was passed on, so a kill that overtakes a cancel begins anew.
 
 use crate::error::Error;
 use crate::history::Entry;

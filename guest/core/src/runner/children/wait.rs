@@ -1,4 +1,8 @@
 //! Waits for children: a call stays open while the thread is released.
+//!
+//! The thread is `waiting`: no driver holds it, its step is `finished`, and a claim goes on with
+//! it. A claim that comes too early writes nothing. Where no child that it waits for goes on, a
+//! claim suspends it with its children, the wait open. Only a caller revives the top of a tree.
 
 use super::ANSWER_BYTES_MAX;
 use super::child_snapshot::{ChildSnapshot, children_to_json};
@@ -11,7 +15,7 @@ use crate::runner::LEASE_GRACE_MILLIS;
 use crate::runner::ending::release_lease;
 use crate::runner::open_calls::cut_to_fit;
 use crate::thread::{ChildWait, StatusCause, ThreadStatus, WAIT_MAX};
-use crate::time::Instant;
+use crate::time::UnixTime;
 
 /// A call of `wait_threads`, with its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +91,7 @@ impl WaitRequest {
     }
 
     /// Returns the wait as the head keeps it.
-    fn to_child_wait(&self, left: Vec<u64>, until: Instant) -> ChildWait {
+    fn to_child_wait(&self, left: Vec<u64>, until: UnixTime) -> ChildWait {
         ChildWait {
             numbers: left,
             any: self.any,
@@ -178,7 +182,7 @@ fn release_for_wait(
     change: &mut ThreadChange<'_>,
     waiting: &WaitRequest,
     left: Vec<u64>,
-    until: Instant,
+    until: UnixTime,
 ) {
     if change.head.status != ThreadStatus::Waiting {
         release_lease(change, ThreadStatus::Waiting);
