@@ -47,54 +47,63 @@ pub fn submit(
         return Err(refused_error(loaded, advice));
     }
     let pin = require_pin(loaded, pin)?;
-    let DecisionInputs {
-        mail,
-        prepared,
-        waiting,
-    } = submission.inputs;
+    let StepSubmission {
+        version,
+        outcome,
+        mut inputs,
+        ..
+    } = submission;
+    let mail = std::mem::take(&mut inputs.mail);
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     change.head.request = None;
     change.head.lost = 0;
-    change.answers = Some(StepAnswer {
-        version: submission.version,
-        hash,
-    });
-    let (happened, next) = match (pending.kind, submission.outcome) {
-        (StepKind::CallLlm, StepOutcome::Completion(completion)) => {
-            let next = apply_completion(&mut change, pin, completion, prepared)?;
-            (CommitReason::AssistantTurn, next)
-        }
-        (StepKind::CallLlm, StepOutcome::Failure(failure)) => {
-            let next = apply_failure(&mut change, pending.tries, &failure);
-            (CommitReason::Error, next)
-        }
-        (StepKind::CallTools, StepOutcome::ToolOutcomes(outcomes)) => {
-            let next = apply_tool_results(&mut change, round, outcomes, waiting)?;
-            (CommitReason::ToolResults, next)
-        }
-        (StepKind::Wait, StepOutcome::Waited) => (
-            CommitReason::Attempt,
-            attempt_after_wait(&mut change, pending),
-        ),
-        (_, StepOutcome::Stopped(failure)) => {
-            let next = apply_driver_stop(&mut change, &failure);
-            (CommitReason::Suspended, next)
-        }
-        (kind, _) => {
-            let problem = format!("is not a result of the pending step, {}", kind.as_str());
-            return Err(Error::invalid("outcome", "", problem));
-        }
-    };
+    change.answers = Some(StepAnswer { version, hash });
     let records = RunRecords {
         pin: Some(pin),
         round,
     };
+    let (happened, next) = record_result(&mut change, records, pending, outcome, inputs)?;
     let reason = apply_transition(&mut change, records, happened, next)?;
     let plan = match keep_waiting_step(&mut change, pending) {
         true => change.into_head_plan()?,
         false => change.into_plan(reason)?,
     };
     Ok(CommitDecision::Commit(Box::new(plan)))
+}
+
+/// Records the result of the pending step; returns what happened and what the run does next.
+fn record_result(
+    change: &mut ThreadChange<'_>,
+    records: RunRecords<'_>,
+    pending: &PendingStep,
+    outcome: StepOutcome,
+    inputs: DecisionInputs,
+) -> Result<(CommitReason, RunTransition), Error> {
+    Ok(match (pending.kind, outcome) {
+        (StepKind::CallLlm, StepOutcome::Completion(completion)) => {
+            let pin = require_pin(change.loaded_thread(), records.pin)?;
+            let next = apply_completion(change, pin, completion, inputs.prepared)?;
+            (CommitReason::AssistantTurn, next)
+        }
+        (StepKind::CallLlm, StepOutcome::Failure(failure)) => {
+            let next = apply_failure(change, pending.tries, &failure);
+            (CommitReason::Error, next)
+        }
+        (StepKind::CallTools, StepOutcome::ToolOutcomes(outcomes)) => {
+            let next = apply_tool_results(change, records.round, outcomes, inputs.waiting)?;
+            (CommitReason::ToolResults, next)
+        }
+        (StepKind::Wait, StepOutcome::Waited) => {
+            (CommitReason::Attempt, attempt_after_wait(change, pending))
+        }
+        (_, StepOutcome::Stopped(failure)) => {
+            (CommitReason::Suspended, apply_driver_stop(change, &failure))
+        }
+        (kind, _) => {
+            let problem = format!("is not a result of the pending step, {}", kind.as_str());
+            return Err(Error::invalid("outcome", "", problem));
+        }
+    })
 }
 
 fn check_costs(outcome: &StepOutcome) -> Result<(), Error> {

@@ -431,6 +431,21 @@ mod tests {
         })
     }
 
+    fn largest_step() -> PendingStep {
+        PendingStep {
+            version: u64::MAX,
+            kind: StepKind::CallTools,
+            started: LATEST,
+            deadline: LATEST,
+            tries: u32::MAX,
+            hash: "f".repeat(64),
+            output: u64::MAX,
+            until: Some(LATEST),
+            failed: Some("\u{1}".repeat(100)),
+            short_since: Some(LATEST),
+        }
+    }
+
     fn largest_head() -> Head {
         let caps = ThreadCaps {
             turns: Some(u64::MAX),
@@ -456,18 +471,7 @@ mod tests {
             request: Some("\"".repeat(134)),
             due: Some(u64::MAX),
             recency: u64::MAX,
-            step: Some(PendingStep {
-                version: u64::MAX,
-                kind: StepKind::CallTools,
-                started: LATEST,
-                deadline: LATEST,
-                tries: u32::MAX,
-                hash: "f".repeat(64),
-                output: u64::MAX,
-                until: Some(LATEST),
-                failed: Some("\u{1}".repeat(100)),
-                short_since: Some(LATEST),
-            }),
+            step: Some(largest_step()),
             round: Some(ToolRound {
                 version: u64::MAX,
                 calls: vec![call; crate::runner::CALLS_MAX],

@@ -1,0 +1,125 @@
+//! Errors of the service, as the contract names them.
+
+use super::{cause, instant};
+use crate::component::threadkeep::threads::types;
+use crate::ports::{LibraryError, StorageError};
+use crate::service::Error;
+use threadkeep_core::error::Error as CoreError;
+
+#[inline(never)]
+pub fn error(error: Error) -> types::Error {
+    match error {
+        Error::Core(error) => core_error(error),
+        Error::Deleted(id) => types::Error::Deleted(id),
+        Error::Storage(error) => storage_failure(error),
+        Error::Library(error) => match error {
+            LibraryError::Invalid {
+                field,
+                value,
+                problem,
+                nearest,
+            } => types::Error::Invalid(types::Invalid {
+                field,
+                value,
+                problem,
+                nearest,
+            }),
+            LibraryError::Unavailable(code, message) => {
+                types::Error::Unavailable(types::Failure { code, message })
+            }
+            LibraryError::Other(code, message) => {
+                types::Error::Other(types::Failure { code, message })
+            }
+        },
+    }
+}
+
+fn storage_failure(error: StorageError) -> types::Error {
+    match error {
+        StorageError::Unavailable(code, message) => {
+            types::Error::Unavailable(types::Failure { code, message })
+        }
+        StorageError::OutcomeUnknown(code, message) => {
+            types::Error::Unknown(types::Failure { code, message })
+        }
+        StorageError::QuotaExceeded(code, message) => {
+            types::Error::Full(types::Failure { code, message })
+        }
+        StorageError::Corrupt(code, message) => {
+            types::Error::Corrupt(types::Failure { code, message })
+        }
+        StorageError::TooLarge(code, message) | StorageError::Other(code, message) => {
+            types::Error::Other(types::Failure { code, message })
+        }
+    }
+}
+
+fn core_error(error: CoreError) -> types::Error {
+    match error {
+        CoreError::Invalid {
+            field,
+            value,
+            problem,
+            nearest,
+        } => types::Error::Invalid(types::Invalid {
+            field,
+            value,
+            problem,
+            nearest,
+        }),
+        CoreError::NotFound {
+            kind,
+            name,
+            nearest,
+        } => types::Error::NotFound(types::Missing {
+            kind: kind.to_owned(),
+            name,
+            nearest,
+        }),
+        CoreError::Exists(id) => types::Error::Exists(id),
+        CoreError::Busy {
+            thread,
+            holder,
+            expiry,
+        } => types::Error::Busy(types::Lease {
+            thread,
+            holder,
+            expiry: instant(expiry),
+        }),
+        CoreError::Continued { thread, next } => {
+            types::Error::Continued(types::Succession { thread, next })
+        }
+        CoreError::Refused {
+            thread,
+            status,
+            advice,
+        } => types::Error::Refused(types::Refusal {
+            thread,
+            status,
+            advice,
+        }),
+        CoreError::Fenced { expected, actual } => types::Error::Fenced(types::Mismatch {
+            field: "token".to_owned(),
+            expected: expected.to_string(),
+            actual: actual.to_string(),
+        }),
+        CoreError::Conflict {
+            field,
+            expected,
+            actual,
+        } => types::Error::Conflict(types::Mismatch {
+            field: field.to_owned(),
+            expected,
+            actual,
+        }),
+        CoreError::Exceeded(reason) => types::Error::Exceeded(cause(&reason, None)),
+        error @ CoreError::NewerFormat { .. } => types::Error::Other(types::Failure {
+            code: "newer-format".to_owned(),
+            message: error.to_string(),
+        }),
+        CoreError::Corrupt(message) => types::Error::Corrupt(types::Failure {
+            code: "contradiction".to_owned(),
+            message,
+        }),
+    }
+}
