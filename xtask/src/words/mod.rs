@@ -317,7 +317,7 @@ mod tests {
         check("\npub(super) struct Given;\n", &[(2, OneWordType, "Given")]);
         check("type Door = u8;\n", &[(1, OneWordType, "Door")]);
         check(
-            "trait T1 {\n    type Found;\n}\n",
+            "trait ReadState {\n    type Found;\n}\n",
             &[(2, OneWordType, "Found")],
         );
         let twice = "struct ReadMode;\nmod tests {\n    enum ReadMode {}\n}\n";
