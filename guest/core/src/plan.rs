@@ -69,7 +69,8 @@ impl LoadedThread {
     }
 
     /// Refuses to write where a newer program has written: the fields that this one does not know
-    /// would be lost. An entry of a newer format has a head of that format.
+    /// would be lost. An entry of a newer format has a head of that format. An account above that is
+    /// newer is left out when the thread is loaded, as one that is lost.
     ///
     /// # Errors
     /// [`Error::NewerFormat`] with the first such record.
@@ -80,13 +81,7 @@ impl LoadedThread {
             (&thread.id, "head", self.head.value.format),
             (&thread.chain, "chain", self.chain.value.format),
         ];
-        let roots = self.chain.value.above.iter().zip(&self.above);
-        let above = roots.map(|(root, above)| (root, "chain", above.value.format));
-        match own
-            .into_iter()
-            .chain(above)
-            .find(|(.., format)| *format > FORMAT)
-        {
+        match own.into_iter().find(|(.., format)| *format > FORMAT) {
             None => Ok(()),
             Some((thread, record, format)) => Err(Error::NewerFormat {
                 thread: thread.clone(),

@@ -266,6 +266,10 @@ impl<P: HostPorts> ThreadService<P> {
                 child.chain.value.parent.as_ref() == Some(&loaded.thread.value.chain)
             });
             children.push(match own {
+                // No driver of this version goes on with it, and it cannot wake its parent.
+                Some(child) if child.check_formats().is_err() => {
+                    ChildSnapshot::unreadable(&id::printable_id(thread))
+                }
                 Some(child) => {
                     let (thread, head, chain) = (&child.thread, &child.head, &child.chain);
                     ChildSnapshot::new(&thread.value, &head.value, &chain.value)

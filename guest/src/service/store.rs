@@ -143,9 +143,9 @@ fn accounts_above(items: &[StoredItem], chain: &ChainRecord) -> Vec<StoredRecord
     let above = chain.above.iter();
     above
         .map_while(|root| {
-            find_record(items, key::CHAIN, &id::key(root))
-                .ok()
-                .flatten()
+            let found: StoredRecord<ChainRecord> =
+                find_record(items, key::CHAIN, &id::key(root)).ok()??;
+            (found.value.format <= FORMAT).then_some(found)
         })
         .collect()
 }

@@ -10,6 +10,8 @@ use serde_json::Value;
 
 /// Most messages of an inbox that are checked: more than may wait.
 const MESSAGES_MAX: u64 = 64;
+/// The newest format of a record that this program writes.
+const FORMAT: u64 = 1;
 /// Threads whose heads are read together.
 const HEADS_AT_ONCE: usize = 100;
 
@@ -216,6 +218,7 @@ impl StoreAudit<'_> {
         }
         let what = "a history of so many entries:";
         suspicion.expect_equal(StoreInvariant::Histories, what, version, told.version);
+        compare_formats(seen, suspicion);
         let hash = text(&seen.head["hash"]);
         let wrong = told.version == version && hash != told.hash;
         let expected = "the hash of the newest entry in the head";
@@ -302,5 +305,23 @@ fn check_named_records(seen: &ThreadRecords, suspicion: &mut UnconfirmedFindings
         };
         let expected = "a pin whose hash the thread names";
         suspicion.add_if(StoreInvariant::Histories, wrong, expected, found);
+    }
+}
+
+/// Names a record of a format that this program only reads.
+fn compare_formats(seen: &ThreadRecords, suspicion: &mut UnconfirmedFindings) {
+    let chain = seen.records.json("chain", &seen.root);
+    let records = [
+        ("thread", &seen.thread),
+        ("head", &seen.head),
+        ("chain", &chain),
+    ];
+    for (name, record) in records {
+        let format = number(&record["format"]);
+        if format > FORMAT {
+            let expected = format!("a {name} of the format {FORMAT}, which this program writes");
+            let found = format!("the format {format}: a newer program wrote it; update this one");
+            suspicion.add(StoreInvariant::Histories, expected, found);
+        }
     }
 }

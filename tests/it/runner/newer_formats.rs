@@ -102,6 +102,12 @@ fn records_of_a_newer_format_are_read_and_never_written() {
         let recovered = world.service.recover(&["h/0".to_owned()], None).unwrap();
         assert_eq!(recovered.unreadable.len(), 1, "it is named: {recovered:?}");
         assert_eq!(all_records(&*world.store), before, "{collection}");
+        let report = threadkeep::audit::audit(&*world.store).unwrap();
+        let named = report
+            .findings
+            .iter()
+            .any(|one| one.found.contains("newer program"));
+        assert!(named, "{collection}: {report:#?}");
         let read = world.service.load(&id).unwrap();
         assert_eq!(read.thread.value.id, id);
         assert_eq!(world.service.entries(&id, 0, None, 9).unwrap().1.len(), 1);
