@@ -69,8 +69,8 @@ impl LoadedThread {
     }
 
     /// Refuses to write where a newer program has written: the fields that this one does not know
-    /// would be lost. An entry of a newer format has a head of that format. An account above that is
-    /// newer is left out when the thread is loaded, as one that is lost.
+    /// would be lost. An entry of a newer format has a head of that format. An account above that
+    /// is newer is left out when the thread is loaded, as one that is lost.
     ///
     /// # Errors
     /// [`Error::NewerFormat`] with the first such record.
