@@ -1,8 +1,10 @@
 //! Rules that core, host and command line share, each written once: money, token prices, times as
-//! text, the characters that are escaped, and the nearest of known names.
+//! text, the characters that are escaped, the nearest of known names, and the names of the built-in
+//! tools.
 //!
 //! Nothing here knows a thread, a record or a store, and nothing here does I/O.
 
+pub mod builtin_tools;
 pub mod money;
 pub mod nearest;
 pub mod price;

@@ -276,6 +276,10 @@ fn misspelled_capability_is_refused_and_unknown_one_reported() {
     let told =
         "the capability rye.execute.tool.scraping.gmaps.scrape_gmaps grants no tool that there is";
     assert!(found.contains(told), "{found}");
+    // Symptom: `doctor` said the same of the tools that the runner itself performs.
+    directive("execute.tool.spawn_thread, execute.tool.wait_*");
+    let found = project.run(&["doctor"]).out;
+    assert!(!found.contains("grants no tool"), "{found}");
 }
 
 /// Symptom: a policy was accepted that a link inside the project leads to: a process that can write

@@ -89,3 +89,14 @@ pub(super) const TOOLS: [(&str, &str, &str); 9] = [
 pub fn is_builtin_tool(name: &str) -> bool {
     TOOLS.iter().any(|(builtin, ..)| *builtin == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use threadkeep_units::builtin_tools::BUILTIN_TOOL_NAMES;
+
+    #[test]
+    fn every_defined_tool_is_named_for_the_host() {
+        assert_eq!(TOOLS.map(|(name, ..)| name), BUILTIN_TOOL_NAMES);
+    }
+}

@@ -17,6 +17,7 @@ use threadkeep::tenant::Tenant;
 use threadkeep::tools::ToolSet;
 use threadkeep::wit;
 use threadkeep_cli::answer::{DoctorSection, ItemState};
+use threadkeep_units::builtin_tools::BUILTIN_TOOL_NAMES;
 
 /// Most directives that are tried: the library lists no more names at once.
 const DIRECTIVES_MAX: usize = 500;
@@ -134,7 +135,7 @@ async fn try_directive(
     }
 }
 
-/// Returns the capabilities that match no tool of the catalog. This only warns: the component
+/// Returns the capabilities that match no tool, neither of the catalog nor built in. This only warns: the component
 /// decides which tools a thread may call.
 fn find_unmatched_capabilities(
     project: &ExaminedProject,
@@ -143,12 +144,9 @@ fn find_unmatched_capabilities(
     let catalog = project.tools.catalog();
     let grants = |capability: &String| {
         let pattern = capability.strip_prefix("rye.").unwrap_or(capability);
-        let names = catalog
-            .iter()
-            .map(|tool| format!("execute.tool.{}", tool.name));
-        names
-            .into_iter()
-            .any(|name| matches_pattern(pattern, &name))
+        let names = catalog.iter().map(|tool| tool.name.as_str());
+        let mut names = names.chain(BUILTIN_TOOL_NAMES);
+        names.any(|name| matches_pattern(pattern, &format!("execute.tool.{name}")))
     };
     capabilities
         .into_iter()
