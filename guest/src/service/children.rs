@@ -359,9 +359,9 @@ impl<P: HostPorts> ThreadService<P> {
         // If the intent has become a kill since, the children of earlier pages got only a cancel.
         let from = place.from.filter(|_| place.same_intent).unwrap_or(&start);
         let page = self.scan_names(key::INDEX, (from, &end), SWEEP_CHILDREN_MAX, false)?;
-        let mut unreadable = self.tell_each(&page.keys(), intent)?;
+        let mut unreadable = self.propagate_to_each(&page.keys(), intent)?;
         let lost = unreadable.iter().map(|(key, _)| key.clone()).collect();
-        unreadable.extend(self.tell_below(lost, intent)?);
+        unreadable.extend(self.propagate_below(lost, intent)?);
         let kept = !unreadable.is_empty() || place.same_intent && place.has_unreached;
         if page.cursor.is_none() && !kept {
             let _ = self.decide(thread, &|loaded, moment| {
@@ -376,8 +376,8 @@ impl<P: HostPorts> ThreadService<P> {
         })
     }
 
-    /// Tells each of these threads that it is to end; those that cannot be told are returned.
-    fn tell_each(
+    /// Passes the end intent to each of these threads; returns those that it cannot reach.
+    fn propagate_to_each(
         &self,
         keys: &[String],
         intent: EndIntent,
@@ -411,7 +411,7 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Tells the children of threads that cannot be read, which pass nothing on themselves. Those
     /// of them that cannot be told either are returned, and theirs are told in turn.
-    pub fn tell_below(
+    pub fn propagate_below(
         &self,
         mut lost: Vec<String>,
         intent: EndIntent,
@@ -423,7 +423,7 @@ impl<P: HostPorts> ThreadService<P> {
             while let Some(start) = from.take().filter(|_| pages < LOST_PAGES_MAX) {
                 let page =
                     self.scan_names(key::INDEX, (&start, &end), SWEEP_CHILDREN_MAX, false)?;
-                let found = self.tell_each(&page.keys(), intent)?;
+                let found = self.propagate_to_each(&page.keys(), intent)?;
                 lost.extend(found.iter().map(|(key, _)| key.clone()));
                 unreadable.extend(found);
                 from = page.cursor;

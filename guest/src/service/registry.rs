@@ -16,8 +16,8 @@ pub const PAGE_THREADS_MAX: u32 = 100;
 /// A filter of threads: the name of an index and a value; `None` lists all.
 pub type IndexFilter<'a> = Option<(&'static str, &'a str)>;
 
-/// Returns a plan's records as if they had just been loaded. Their store versions are unknown; a
-/// record that is only shown does not need them.
+/// Returns the records of a plan, to be shown only: without store versions, chains above and
+/// parent.
 pub fn loaded_from_plan(plan: CommitPlan) -> LoadedThread {
     LoadedThread {
         thread: StoredRecord {

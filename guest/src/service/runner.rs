@@ -298,7 +298,7 @@ impl<P: HostPorts> ThreadService<P> {
             && error.is_damage()
         {
             // It cannot be ended itself; what it spawned is told in its place.
-            self.tell_below(vec![id::key(thread)], intent)?;
+            self.propagate_below(vec![id::key(thread)], intent)?;
         }
         done.map(DecisionOutcome::into_loaded)
     }

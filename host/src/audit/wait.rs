@@ -90,10 +90,11 @@ struct WaitedChild {
     shares: bool,
 }
 
-/// Must a child with this head have answered a wait for it, whatever the operator's caps are, which
-/// are not known here? The rule of the core (`wait_standing` in `plan/related_thread.rs`), stated
-/// anew: a hand-off goes on in the next link, a child at rest that was told something goes on or
-/// ends by it, and one that was interrupted is revived by the driver of its tree.
+/// Returns true if a child with this head must have answered a wait for it. The operator's caps are
+/// not known here, so the answer holds for any. The rule of the core (`wait_standing` in
+/// `plan/related_thread.rs`), stated anew: a hand-off goes on in the next link, a child at rest
+/// that was told something goes on or ends by it, and one that was interrupted is revived by the
+/// driver of its tree.
 fn has_stopped(head: &Value, shares: bool) -> bool {
     let told_to_end = !head["intent"].is_null();
     match text(&head["status"]) {
@@ -106,7 +107,7 @@ fn has_stopped(head: &Value, shares: bool) -> bool {
     }
 }
 
-/// Has the run reached one of the thread's own caps?
+/// Returns true if the run has reached one of the thread's own caps.
 fn is_capped(head: &Value) -> bool {
     let (limits, used) = (&head["limits"], &head["counters"]);
     [
@@ -121,7 +122,7 @@ fn is_capped(head: &Value) -> bool {
     })
 }
 
-/// Does the driver of the tree mend the cause of a suspension by itself?
+/// Returns true if the driver of the tree mends the cause of a suspension by itself.
 fn is_interrupted(head: &Value, shares: bool) -> bool {
     let cause = &head["cause"];
     match text(&cause["code"]) {

@@ -4,8 +4,9 @@ use crate::clock::ClockTime;
 use std::time::Duration;
 
 /// Longest time that a call waits for its slot, and never more than half of the time that it has,
-/// so that there is some left for the call itself: a step has ten minutes for a model and two for a
-/// tool. A call that would wait longer is refused with the time after which it may be tried again.
+/// so that there is some left for the call itself: a step has an hour for a model and two minutes
+/// for a tool, unless their entries say less. A call that would wait longer is refused with the
+/// time after which it may be tried again.
 pub const SLOT_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// One call in the units of the bucket, which gains `per_minute` of them each nanosecond.

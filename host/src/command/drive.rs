@@ -293,7 +293,7 @@ impl<'a> RunWatch<'a> {
         let family = family.map_err(|error| {
             screen.warn(&format!("the threads below it cannot be read: {error}"));
         });
-        let payer = tree_totals::payer(opened.tenant(), &thread).await;
+        let payer = tree_totals::find_payer(opened.tenant(), &thread).await;
         let shape = AnswerParts {
             text: self.stream.into_reply(),
             stopped: presses > 1,
@@ -361,7 +361,8 @@ impl UnknownCostCharges {
         notes
     }
 
-    /// Those that a thread's history records after a version, as far as they can be read.
+    /// Adds up the charges that a thread's history records after a version, as far as they can be
+    /// read.
     async fn load_since(tenant: &Tenant, thread: &str, before: u64) -> Self {
         let mut charges = Self::default();
         let mut after = before;
@@ -385,7 +386,7 @@ impl UnknownCostCharges {
         self.most = self.most.saturating_add(other.most);
     }
 
-    /// `whose` stands behind the calls.
+    /// Formats the charges as a note; `whose` is put after the word "call", with a space before it.
     fn to_note(&self, whose: &str) -> Option<String> {
         let what = match self.calls {
             0 => return None,

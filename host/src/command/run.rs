@@ -203,7 +203,7 @@ pub async fn name_held_below(opened: &CommandProject, thread: &str, screen: &mut
     }
 }
 
-/// Says who holds a thread, and what to do if that is nobody of ours.
+/// Tells the user who holds a thread, and what to do about it.
 pub fn name_held(opened: &CommandProject, lease: &wit::Lease, screen: &mut OutputScreen) {
     let (thread, holder) = (&lease.thread, &lease.holder);
     let next = fault::busy_hint(opened, lease);

@@ -86,13 +86,13 @@ async fn suspended_row(
     child: &wit::Thread,
 ) -> Result<SuspendedRow, CallError> {
     let cause = child.cause.as_ref();
-    let advised = match payer(opened.tenant(), child).await {
+    let advised = match find_payer(opened.tenant(), child).await {
         Ok(payer) => cause.and_then(|cause| {
             let bound = fault::cap_source(opened, child);
             let code = advised_code(&cause.code, cause.failure.as_deref());
             suspended_advice(&child.id, code, bound, &payer, cause.retry)
         }),
-        // Nobody knows whose money it is: what there is to do is to be found out first.
+        // The records do not show whose money it is: the audit says more.
         Err(CallError::Refused(_)) => Some("threadkeep audit".to_owned()),
         Err(error) => return Err(error),
     };
@@ -121,7 +121,7 @@ pub async fn lies_in(tenant: &Tenant, thread: &str, top: &str) -> bool {
 
 /// Returns the thread whose cap on money must be raised before this one can spend more: the first
 /// thread of the chain whose account it draws on.
-pub async fn payer(tenant: &Tenant, thread: &wit::Thread) -> Result<String, CallError> {
+pub async fn find_payer(tenant: &Tenant, thread: &wit::Thread) -> Result<String, CallError> {
     let of_money = thread
         .cause
         .as_ref()

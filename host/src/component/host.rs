@@ -1,4 +1,4 @@
-//! The imports of the component, implemented on a [`ImportView`]: translation and metering only.
+//! The imports of the component, implemented on an [`ImportView`]: translation and metering only.
 
 use super::{ImportView, TenantContext, convert, size};
 use crate::bindings::threadkeep::threads::{clock, library, llm, random, storage, tools, types};

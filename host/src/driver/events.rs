@@ -62,7 +62,7 @@ pub enum RunEvent {
         /// Its event.
         event: Box<RunEvent>,
     },
-    /// It could not be begun, so often that the run of its tree leaves it alone.
+    /// The thread failed to begin so often that the run of its tree does not try again.
     LeftAlone {
         /// The reason of the last refusal.
         message: String,
@@ -209,7 +209,8 @@ impl EventSink {
         )
     }
 
-    /// A receiver of the notices of a permit, for `RunPermit::tell`.
+    /// Returns a receiver of the notices of a permit, for
+    /// [`RunPermit::set_notice_receiver`](crate::ceilings::RunPermit::set_notice_receiver).
     pub(super) fn notice_receiver(&self) -> impl Fn(CallNotice) + Send + Sync + 'static {
         let sink = self.clone();
         move |note| {

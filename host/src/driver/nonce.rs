@@ -2,8 +2,8 @@
 
 use crate::component::RandomUnavailable;
 
-/// Prefix of the nonce. Not `from_authority::NATIVE_PREFIX`, for which a lock file shows whether
-/// the holder lives.
+/// Prefix of the nonce. Not `authority::NATIVE_PREFIX`, for which a lock file shows whether the
+/// holder lives.
 const PREFIX: &str = "host-";
 
 /// A fresh nonce for [`super::Driver::new`], on a host without a directory. No other process can

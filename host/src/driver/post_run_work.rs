@@ -19,8 +19,7 @@ use tokio::sync::{mpsc, watch};
 /// them.
 pub const AFTER_QUEUE_MAX: usize = 1_024;
 
-/// Longest time of one piece of work: as long as the longest step of a run, so that a hung one does
-/// not stop its queue for ever.
+/// Longest time of one piece of work, so that a hung one does not stop its queue for ever.
 pub const AFTER_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// A reply of a model that is durable.

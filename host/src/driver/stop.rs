@@ -41,16 +41,17 @@ impl StopSender {
 pub struct StopReceiver {
     receiver: watch::Receiver<StopLevel>,
     /// Keeps the channel open if there is no [`StopSender`].
-    _own: Option<std::sync::Arc<watch::Sender<StopLevel>>>,
+    _kept_sender: Option<std::sync::Arc<watch::Sender<StopLevel>>>,
 }
 
 impl StopReceiver {
-    /// A stop that is never raised. (Signals still reach the run.)
+    /// Returns a stop that is never raised. A cancel or kill of the thread by `runner.signal` still
+    /// ends the run.
     pub fn never() -> Self {
         let (sender, receiver) = watch::channel(StopLevel::Run);
         Self {
             receiver,
-            _own: Some(std::sync::Arc::new(sender)),
+            _kept_sender: Some(std::sync::Arc::new(sender)),
         }
     }
 
@@ -74,7 +75,7 @@ pub fn stop_channel() -> (StopSender, StopReceiver) {
         StopSender { sender },
         StopReceiver {
             receiver,
-            _own: None,
+            _kept_sender: None,
         },
     )
 }

@@ -258,9 +258,9 @@ impl RunTree<'_> {
             }
             Err(error) => error,
         };
-        let others = is_held_elsewhere(&error);
+        let blameless = is_no_fault_of_thread(&error);
         // A top that has stopped in order and could not be started again counts as stopped.
-        let replaces = self.result.is_none() || !others && self.is_top_waiting();
+        let replaces = self.result.is_none() || !blameless && self.is_top_waiting();
         if top && replaces {
             self.result = Some(Err(error));
             return;
@@ -371,9 +371,10 @@ fn why_left(error: &DriveError) -> String {
     described.message + &hint.unwrap_or_default()
 }
 
-/// Does the error say that others have the thread now, or went on with it? Then they see to it. One
-/// that is at rest and refuses to begin is with nobody: its account is frozen, say.
-fn is_held_elsewhere(error: &DriveError) -> bool {
+/// Returns true if the thread itself did not cause the failure: another holder has it, or this run
+/// found no room or was stopped. False for a thread at rest that refuses to begin, for example
+/// because its account is frozen.
+fn is_no_fault_of_thread(error: &DriveError) -> bool {
     if let DriveError::Call(CallError::Refused(wit::Error::Refused(refusal))) = error {
         return !matches!(&*refusal.status, "created" | "idle" | "suspended");
     }

@@ -112,7 +112,7 @@ impl CallPool {
         answered.await.unwrap_or(Err(NoAnswer::Abandoned))
     }
 
-    /// Answers the callers whose time has passed, returns lanes from the low class, and starts
+    /// Answers the callers whose time has passed, moves lanes back from the low class, and starts
     /// missing threads.
     pub(crate) fn run_upkeep(&self) {
         let now = Instant::now();

@@ -18,7 +18,7 @@ thread_local! {
     static BLAMED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks the begin of a call on this thread.
+/// Marks the beginning of a call on this thread.
 pub(super) fn begin_call() {
     BEGAN.set(thread_cpu_time());
 }
@@ -41,7 +41,8 @@ fn thread_cpu_time() -> Duration {
     Duration::ZERO
 }
 
-/// Lowers the priority of this thread for good.
+/// Lowers the priority of this thread until the thread ends. Does nothing on other systems than
+/// Linux.
 ///
 /// It sets the idle policy and not the lowest niceness: a thread that wakes takes the core from an
 /// idle one at once, but waits for a nice one until its slice is over, which is some milliseconds.

@@ -217,7 +217,7 @@ impl CallQueue {
         self.low_until.insert(lane, now + LOW_FOR);
     }
 
-    /// Returns the lanes whose time in the low class is over.
+    /// Moves the lanes whose time in the low class is over back to the normal class.
     pub(super) fn raise_expired_lanes(&mut self, now: Instant) {
         let over: Vec<TenantLane> = self
             .low_until

@@ -43,9 +43,9 @@ pub const BLOCKS_MAX: usize = 512;
 pub const IDLE_TIME: Duration = Duration::from_secs(300);
 
 /// Default of the longest time of a whole call, the same as the component's: a long reply at an
-/// honest speed takes more than the 600 s that a step has otherwise. Silence is bounded by
-/// [`IDLE_TIME`]. A process that died is known by its lock file at once; another host waits this
-/// long for a dead holder, or is told that it died (`recover --dead`).
+/// honest speed takes more than ten minutes. Silence is bounded by [`IDLE_TIME`]. A process that
+/// died is known by its lock file at once; another host waits this long for a dead holder, or is
+/// told that it died (`recover --dead`).
 pub const CALL_TIME: Duration = Duration::from_secs(3_600);
 
 /// Most bytes of an answer that streams, whatever was requested: four times the longest output that

@@ -2,8 +2,8 @@
 //! has nothing that the server refuses, leaves nothing out, and begins the body of the next
 //! request.
 //!
-//! `histories` and `written` make the conversations, `chat_rules` and `anthropic_rules` imitate the
-//! servers, and `broken_bodies` shows that these do refuse.
+//! `histories` and `history_writer` make the conversations, `chat_rules` and `anthropic_rules`
+//! imitate the servers, and `broken_bodies` shows that these do refuse.
 
 mod anthropic_rules;
 mod broken_bodies;

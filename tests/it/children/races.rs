@@ -44,8 +44,9 @@ const FILE: &str = "registry.db";
 const VARIABLE: &str = "THREADKEEP_TEST_RACER_IN";
 
 /// The boss's model costs next to nothing and has room for the messages about all children. The
-/// children's model writes at most fewer tokens than the floor, so that no attempt is lowered to
-/// fit the rest of the money.
+/// children's model may write 200 tokens, fewer than
+/// [`OUTPUT_TOKENS_FLOOR`](threadkeep_core::runner::OUTPUT_TOKENS_FLOOR), so no attempt is lowered
+/// to fit the rest of the money.
 fn library() -> MapLibrary {
     let model = |name: &str, output: u32, price: &str| {
         json!({

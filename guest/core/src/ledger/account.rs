@@ -46,7 +46,7 @@ record!(Account {
 });
 
 impl Account {
-    /// Creates a root account with this limit and one user.
+    /// Creates a root account with this limit, on which one chain draws.
     pub fn new_root(limit: Option<NanoUsd>) -> Self {
         Self {
             limit,
@@ -60,7 +60,8 @@ impl Account {
         self.users > 0
     }
 
-    /// Sum of the money that is spent, held and reserved; it saturates at the largest amount.
+    /// Sum of the money that is spent, held and reserved. Only a record that this program did not
+    /// write reaches the largest amount, at which it stops.
     pub(super) fn allocated_amount(&self) -> NanoUsd {
         self.spent
             .saturating_add(self.held)

@@ -68,7 +68,7 @@ impl ThreadChange<'_> {
         let now = wait_standing(&self.head, shares, ceiling);
         let known =
             before.status == self.head.status && wait_standing(before, shares, ceiling) == now;
-        if known || now == WaitStanding::Moves {
+        if known || now == WaitStanding::GoesOn {
             return;
         }
         let no_money = now == WaitStanding::Interrupted && is_short_of_money(&self.head);
@@ -135,7 +135,7 @@ fn has_open_wait(head: &Head) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitStanding {
     /// It goes on, or ends, by itself.
-    Moves,
+    GoesOn,
     /// It was interrupted, and the driver of its tree revives it: see [`is_to_be_revived`].
     Interrupted,
     /// It has ended, is idle, or needs a person: this answers the wait.
@@ -157,11 +157,11 @@ pub fn wait_standing(head: &Head, shares: bool, ceiling: ThreadCaps) -> WaitStan
         ThreadStatus::Created
         | ThreadStatus::Running
         | ThreadStatus::Waiting
-        | ThreadStatus::Continued => WaitStanding::Moves,
+        | ThreadStatus::Continued => WaitStanding::GoesOn,
         // A message begins a new run, whose counters begin anew.
         ThreadStatus::Idle => match head.intent.is_none() && head.mail_count() == 0 {
             true => WaitStanding::Answers,
-            false => WaitStanding::Moves,
+            false => WaitStanding::GoesOn,
         },
         ThreadStatus::Suspended => {
             let capped = find_reached_cap(head, ceiling).is_some();
@@ -169,7 +169,7 @@ pub fn wait_standing(head: &Head, shares: bool, ceiling: ThreadCaps) -> WaitStan
             // interrupted children is not due, and takes no mail before them.
             let goes_on = head.due.is_some() && !capped;
             if head.intent.is_some() || goes_on {
-                WaitStanding::Moves
+                WaitStanding::GoesOn
             } else if !capped && is_interrupted(head, shares, ceiling) {
                 WaitStanding::Interrupted
             } else {

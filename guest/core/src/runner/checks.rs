@@ -120,16 +120,17 @@ pub(super) fn slowest_tool_millis(pin: &PinnedSettings) -> u64 {
 /// Returns true if a person's message begins a new run of this thread in its current status. It
 /// does for a suspended chat, as for one that is idle: otherwise a chat at a cap of the operator's,
 /// which the user cannot raise, could never go on. A run that has used nothing yet goes on.
-pub(super) fn begins_chat_run(loaded: &LoadedThread) -> bool {
+pub(super) fn message_begins_run(loaded: &LoadedThread) -> bool {
     let head = &loaded.head.value;
     let used = &head.counters;
     let unused = (used.run_turns, used.run_tokens, used.run_duration) == (0, 0, 0);
     loaded.thread.value.directive.is_none() && head.status == ThreadStatus::Suspended && !unused
 }
 
-/// Begins that run, for a message that arrives while the chat is not held.
+/// Begins a new run of a suspended chat, if [`message_begins_run`] says so, for a message that
+/// arrives while it is not held.
 pub(super) fn begin_chat_run(change: &mut ThreadChange<'_>) {
-    if begins_chat_run(change.loaded_thread()) {
+    if message_begins_run(change.loaded_thread()) {
         begin_run(&mut change.head);
     }
 }

@@ -23,7 +23,7 @@ use crate::time::UnixTime;
 
 /// Longest message of an error that ends a thread, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1_000;
-/// Longest code of one, in bytes.
+/// Longest code of an error that ends a thread, in bytes.
 const CODE_BYTES_MAX: usize = 64;
 
 /// Leases a thread to an external loop until the deadline; its holder may move the deadline.

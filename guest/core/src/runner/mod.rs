@@ -61,7 +61,7 @@ pub const LEASE_GRACE_MILLIS: u64 = 15_000;
 /// its tools and a person at a keyboard. The death of a holder is known within it, and a live loop
 /// moves its deadline.
 pub const OPEN_MILLIS_MAX: u64 = 3_600_000;
-/// Request name of such a lease: no caller can name a request so.
+/// Request name of the lease of an external loop: no caller can name a request so.
 const OPEN_REQUEST_NAME: &str = "\0open";
 /// Attempts of one request after the first.
 pub const RETRIES_MAX: u32 = 3;

@@ -3,7 +3,7 @@
 use super::CommitDecision;
 use super::admission::{AttemptNeeds, money_refused_cause, opening_message};
 use super::checks::{
-    begin_run, begins_chat_run, check_may_start, check_name, require_pin, slowest_tool_millis,
+    begin_run, message_begins_run, check_may_start, check_name, require_pin, slowest_tool_millis,
 };
 use super::children::DecisionInputs;
 use super::mail::{push_inbox_message, take_mail};
@@ -48,7 +48,7 @@ pub fn start(
     if head.status == ThreadStatus::Running && same {
         return Ok(CommitDecision::Repeat);
     }
-    let begins = (request.input.is_some() || has_deferred_mail(head)) && begins_chat_run(loaded);
+    let begins = (request.input.is_some() || has_deferred_mail(head)) && message_begins_run(loaded);
     check_may_start(loaded, begins, moment.ceiling)?;
     let pin = require_pin(loaded, pin)?;
     let DecisionInputs { mail, waiting, .. } = request.inputs;
@@ -101,7 +101,7 @@ fn has_deferred_mail(head: &Head) -> bool {
 /// Returns true if a start without input is refused: by a cap, a frozen account, or an end that
 /// waits. A driver that begins due threads leaves such a thread out.
 pub fn is_start_refused(loaded: &LoadedThread, ceiling: ThreadCaps) -> bool {
-    let begins = has_deferred_mail(&loaded.head.value) && begins_chat_run(loaded);
+    let begins = has_deferred_mail(&loaded.head.value) && message_begins_run(loaded);
     check_may_start(loaded, begins, ceiling).is_err()
 }
 

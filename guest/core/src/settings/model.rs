@@ -28,7 +28,7 @@ pub struct Model {
     /// Most output tokens a second, for calls whose usage stays unknown; `None` if the file names
     /// none.
     pub rate: Option<u64>,
-    /// TokenPrices; with `None` a thread must allow unpriced calls.
+    /// Prices of its tokens; with `None` a thread must allow unpriced calls.
     pub prices: Option<TokenPrices>,
 }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_half_a_price_table() {
+    fn refuses_models_that_are_not_whole() {
         for text in [
             r#"{"name":"m","provider":"p","prices":{"input":"0.15"}}"#,
             r#"{"name":"m","provider":"p","prices":{"input":"free","output":"1"}}"#,

@@ -224,7 +224,7 @@ record!(ChildWait { numbers, any or nothing, until, short or nothing, renewed or
 pub struct Hold {
     /// Amount set aside.
     pub amount: NanoUsd,
-    /// TokenPrices at which it was computed.
+    /// Prices at which the amount was computed.
     pub prices: TokenPrices,
     /// Basis of the charge if the usage is never reported; `None` to charge all of the hold.
     pub basis: Option<ChargeBasis>,
@@ -247,7 +247,7 @@ pub struct ExternalHold {
     pub model: String,
     /// Amount set aside.
     pub amount: NanoUsd,
-    /// TokenPrices at which it was computed; `None` if it was requested as an amount of money.
+    /// Prices at which the amount was computed; `None` if it was requested as an amount of money.
     pub prices: Option<TokenPrices>,
     /// Most tokens that the call may come to.
     pub tokens: u64,

@@ -110,9 +110,9 @@ impl RunTree<'_> {
         self.unfinished_sweeps.insert(thread.to_owned());
     }
 
-    /// A top that waits, and that this driver does not perform, may have been ended by somebody
-    /// else. Where its holder died and its run was closed, this is no end: whoever drives the tree
-    /// goes on with it.
+    /// Reads a waiting top that this driver does not perform: another process may have ended it. A
+    /// run that was closed because its holder died is no end: the driver of the tree goes on with
+    /// it.
     async fn refresh_top(&mut self) -> Result<(), CallError> {
         if !self.is_top_waiting() || self.running.iter().any(|running| running == self.top) {
             return Ok(());
@@ -137,7 +137,7 @@ impl RunTree<'_> {
     /// Performs a thread that is due.
     fn perform_due(&mut self, due: runner::Due) -> bool {
         let proof = match (due.call.as_str(), &due.holder) {
-            (CLAIM, Some(_)) if !self.is_silent(&due, Instant::now()) => return false,
+            (CLAIM, Some(_)) if !self.record_sighting(&due, Instant::now()) => return false,
             (CLAIM, Some(_)) => Some(runner::Proof::Watched(due.sighting)),
             (CLAIM, None) => Some(runner::Proof::None),
             _ => None,
@@ -166,7 +166,7 @@ impl RunTree<'_> {
         begun
     }
 
-    /// May this run start a thread again, now or later?
+    /// Returns true if this run may start the thread again, now or later.
     fn can_be_revived(&self, thread: &str) -> bool {
         let times = self.revived.get(thread).copied().unwrap_or_default();
         times < REVIVALS_MAX && !self.is_given_up(thread)
@@ -178,8 +178,9 @@ impl RunTree<'_> {
         begun || self.can_be_revived(thread) && !self.is_backing_off(thread)
     }
 
-    /// True if the holder of a thread with an expired lease made no progress for [`GRACE`].
-    fn is_silent(&mut self, due: &runner::Due, now: Instant) -> bool {
+    /// Records the progress of a holder whose lease has expired; returns true if there was none for
+    /// [`GRACE`].
+    fn record_sighting(&mut self, due: &runner::Due, now: Instant) -> bool {
         let seen = (due.sighting.step, due.sighting.partial);
         let entry = self.silent.entry(due.thread.clone()).or_insert((seen, now));
         if entry.0 != seen {

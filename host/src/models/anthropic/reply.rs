@@ -84,7 +84,7 @@ impl http::ReplyBuilder for AnthropicReply {
         let index = || event["index"].as_u64().ok_or(ExchangeFault::BadChunk);
         match event["type"].as_str().ok_or(ExchangeFault::BadChunk)? {
             "message_start" => {
-                if self.begin_block() {
+                if self.begin_message() {
                     on_delta(ReplyDelta::Restarted);
                 }
                 if self.ignores_rest {
@@ -92,7 +92,7 @@ impl http::ReplyBuilder for AnthropicReply {
                 }
                 self.count_usage(&event["message"]["usage"], false);
             }
-            "content_block_start" => self.begin(index()?, &event["content_block"], on_delta)?,
+            "content_block_start" => self.begin_block(index()?, &event["content_block"], on_delta)?,
             "content_block_delta" => self.apply_delta(index()?, &event["delta"], on_delta)?,
             "message_delta" => {
                 self.count_usage(&event["usage"], true);
@@ -119,7 +119,7 @@ impl http::ReplyBuilder for AnthropicReply {
     ) -> Option<Result<(), ExchangeFault>> {
         let blocks = answer["content"].as_array()?;
         let mut blocks = (0..).zip(blocks);
-        let taken = blocks.try_for_each(|(index, block)| self.begin(index, block, on_delta));
+        let taken = blocks.try_for_each(|(index, block)| self.begin_block(index, block, on_delta));
         self.count_usage(&answer["usage"], true);
         self.finish = answer["stop_reason"].as_str().map(str::to_owned);
         self.ended = true;
@@ -209,7 +209,7 @@ impl AnthropicReply {
     /// Handles a `message_start`. A router that fails over begins a second message in the same
     /// stream. If the first one was not whole, its content is dropped and true is returned; if it
     /// was whole, the second one is ignored. The usage of a dropped message still counts.
-    fn begin_block(&mut self) -> bool {
+    fn begin_message(&mut self) -> bool {
         if self.finish.is_some() {
             self.ignores_rest = true;
             return false;
@@ -224,7 +224,8 @@ impl AnthropicReply {
         another
     }
 
-    fn begin(
+    /// Begins a content block at this index.
+    fn begin_block(
         &mut self,
         index: u64,
         block: &Value,

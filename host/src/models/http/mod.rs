@@ -1,7 +1,7 @@
 //! The exchange that every adapter over HTTP shares: one `POST` whose answer is a stream of events,
 //! read within bounds.
 //!
-//! An [`ProviderEndpoint`] makes exactly one request for each exchange: no retry, no redirect, no
+//! A [`ProviderEndpoint`] makes exactly one request for each exchange: no retry, no redirect, no
 //! proxy from the environment. The modules:
 //!
 //! - `normal_form` parses the conversation as it is stored, `conversation` makes the form that

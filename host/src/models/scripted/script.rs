@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Most bytes of a script: it is kept in memory.
 pub(super) const SCRIPT_BYTES_MAX: usize = 16 << 20;
-/// Longest delay and pause, the same as the longest step.
+/// Longest delay and pause, in milliseconds: ten minutes.
 pub(super) const DELAY_MS_MAX: u64 = 600_000;
 /// Characters of one delta if the reply does not set them.
 const CHUNK_DEFAULT: usize = 16;

@@ -1,11 +1,11 @@
-//! Random conversations in the normal form, as the component keeps them: see `messages_of` in
-//! `guest/core/src/history/message.rs` for the messages of an entry, and `guest/core/src/runner/`
-//! for the order of entries.
+//! Random conversations in the normal form, as the component keeps them: see `provider_messages_of`
+//! in `guest/core/src/history/message.rs` for the messages of an entry, and
+//! `guest/core/src/runner/` for the order of entries.
 //!
 //! A history is an opening and replies. Each reply is followed by everything that came before the
 //! next model call: the results of its calls, messages of the user, or nothing if the reply was
 //! cut, withheld or empty and the run continued after it. So a model call can follow the opening
-//! and every reply. `written` turns a history into messages.
+//! and every reply. `history_writer` turns a history into messages.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

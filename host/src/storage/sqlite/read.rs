@@ -198,8 +198,8 @@ pub(super) fn read_page(
 /// Most names that a page says are too long to be read; it counts the others.
 const UNREAD_NAMES_MAX: u64 = 10;
 
-/// Records of a scan whose names are too long to be read. A page never ends at one, because nobody
-/// could say where to go on, so they count for no limit; each takes a mebibyte of the file.
+/// Records of a scan whose names are too long to be read. Such a name cannot be a cursor, so a page
+/// never ends at one and they do not count for its limit; each takes a mebibyte of the file.
 #[derive(Default)]
 struct UnreadNames {
     count: u64,

@@ -113,9 +113,9 @@ pub(super) struct RecordStatements {
     pub(super) down_below: String,
 }
 
-/// A scan gives the length of a longer name and not the name, which nobody but somebody else
-/// writes: SQLite reads a name whole or not at all, and refuses one that is longer than a
-/// connection may read.
+/// Longest name that a scan reads, in bytes; of a longer one it gives the length alone. This
+/// program writes no such name. SQLite reads a name whole or not at all, and refuses one that is
+/// longer than a connection may read.
 pub(super) const NAME_READ_BYTES_MAX: usize = 1 << 20;
 
 impl RecordStatements {

@@ -76,7 +76,7 @@ pub(super) struct BrokenStore {
     inner: Arc<MemoryStore>,
     /// Commits acknowledged so far, for a store that writes them too late.
     journal: Arc<Mutex<Vec<Vec<CommitOp>>>>,
-    /// The older store that [`Fault::ConflictEarly`] reads: `inner` is ahead of it.
+    /// The older store that [`StoreFault::ConflictEarly`] reads: `inner` is ahead of it.
     behind: Arc<MemoryStore>,
     kept: Mutex<HashMap<RecordKey, Option<StoredRecord>>>,
     older: Mutex<HashMap<RecordKey, StoredRecord>>,

@@ -80,7 +80,7 @@ impl WaitRequest {
         if self
             .children
             .iter()
-            .any(|child| standing(child) == WaitStanding::Moves)
+            .any(|child| standing(child) == WaitStanding::GoesOn)
         {
             return None;
         }
