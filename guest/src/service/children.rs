@@ -1,4 +1,4 @@
-//! Child threads: looks up the threads that calls of the runner's own tools name, and passes an end
+//! Child threads: looks up the threads that calls of the built-in tools name, and passes an end
 //! intent of a thread on to its children.
 //!
 //! A thread reaches the threads of its own chain and those that lie under it. Other threads are
@@ -49,7 +49,7 @@ impl<P: HostPorts> ThreadService<P> {
         })
     }
 
-    /// Looks up the threads that the calls of a reply name, for calls of the runner's own tools.
+    /// Looks up the threads that the calls of a reply name, for calls of the built-in tools.
     pub fn prepare_calls(
         &self,
         loaded: &LoadedThread,
@@ -109,7 +109,7 @@ impl<P: HostPorts> ThreadService<P> {
                 };
                 match to.head.value.status.is_terminal() {
                     true => as_answer(status_json(&to)),
-                    false => PreparedCall::Stop(Box::new(into_neighbour(to)), intent),
+                    false => PreparedCall::Stop(Box::new(into_related_thread(to)), intent),
                 }
             }
             BuiltinCall::Read(thread, last) => {
@@ -180,7 +180,7 @@ impl<P: HostPorts> ThreadService<P> {
         let waiting = self.mail(&to)?.iter().map(InboxMessage::json_bytes).sum();
         let message = Message::text(MessageRole::User, text);
         Ok(PreparedCall::Send(
-            Box::new(into_neighbour(to)),
+            Box::new(into_related_thread(to)),
             message,
             waiting,
         ))
@@ -346,7 +346,7 @@ impl<P: HostPorts> ThreadService<P> {
         let _ = self.decide_or_close(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
             let mail = self.mail(loaded)?;
-            let moment = self.with_current_ceilings(moment)?;
+            let moment = self.with_operator_caps(moment)?;
             Ok(runner::apply_intent(loaded, round.as_ref(), mail, moment)?)
         })?;
         let loaded = self.load(thread)?;
@@ -393,7 +393,7 @@ impl<P: HostPorts> ThreadService<P> {
             let told = self.decide_or_close(&child.thread.value.id, &|loaded, moment| {
                 let round = self.round(loaded)?;
                 let mail = self.mail(loaded)?;
-                let moment = self.with_current_ceilings(moment)?;
+                let moment = self.with_operator_caps(moment)?;
                 Ok(runner::propagate_intent(
                     loaded,
                     round.as_ref(),
@@ -478,7 +478,7 @@ fn as_answer(text: String) -> PreparedCall {
     PreparedCall::Answer(text, false)
 }
 
-fn into_neighbour(loaded: LoadedThread) -> RelatedThread {
+fn into_related_thread(loaded: LoadedThread) -> RelatedThread {
     RelatedThread {
         id: loaded.thread.value.id,
         chain: loaded.thread.value.chain,

@@ -1,4 +1,4 @@
-//! Histories: read in pages as they are stored, and written by hosts that run their own loop.
+//! Histories: read in pages as they are stored, and written by external loops.
 
 use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
@@ -23,7 +23,7 @@ pub struct StoredEntry {
     pub text: String,
 }
 
-/// The result of an append, or of the end of a hold.
+/// The result of an append, or of the end of an external loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppendOutcome {
     /// The version that the call made.
@@ -85,7 +85,7 @@ impl<P: HostPorts> ThreadService<P> {
         Ok((loaded, lines, (last < until).then_some(last)))
     }
 
-    /// Takes the lease of a thread for a loop of the host's own.
+    /// Leases a thread to an external loop.
     pub fn open(
         &self,
         thread: &str,
@@ -94,7 +94,7 @@ impl<P: HostPorts> ThreadService<P> {
     ) -> Result<LoadedThread, Error> {
         let done = self.decide(thread, &|loaded, moment| {
             let mail = self.mail(loaded)?;
-            let moment = self.with_current_ceilings(moment)?;
+            let moment = self.with_operator_caps(moment)?;
             Ok(runner::open(loaded, holder, deadline, mail, moment)?)
         })?;
         Ok(done.into_loaded())
@@ -150,7 +150,7 @@ impl<P: HostPorts> ThreadService<P> {
         }
     }
 
-    /// Ends the lease of a loop of the host's own.
+    /// Ends the lease of an external loop.
     pub fn close(
         &self,
         thread: &str,

@@ -1,5 +1,4 @@
-//! Money: accounts, trees of them, and the holds that hosts with a loop of their own make and
-//! settle.
+//! Money: accounts, trees of them, and the holds that external loops make and settle.
 
 use super::store::{DecisionOutcome, parse_record};
 use super::{Error, ThreadService};
@@ -103,7 +102,7 @@ impl<P: HostPorts> ThreadService<P> {
             if let Some(seen) = &seen {
                 known.set(HoldAdmission::from(seen));
             }
-            let moment = self.with_current_ceilings(moment)?;
+            let moment = self.with_operator_caps(moment)?;
             Ok(runner::hold(loaded, seen.as_ref(), &request, moment)?)
         })?;
         let entry = match done {

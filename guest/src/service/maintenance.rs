@@ -77,7 +77,7 @@ impl<P: HostPorts> ThreadService<P> {
             }
             let round = self.round(loaded)?;
             // The operator's caps, too, decide if the parent keeps waiting for the thread.
-            let moment = self.with_current_ceilings(moment)?;
+            let moment = self.with_operator_caps(moment)?;
             Ok(runner::recover(
                 loaded,
                 round.as_ref(),

@@ -104,10 +104,10 @@ impl<P: HostPorts> ThreadService<P> {
         Ok(Policy::parse(preset, policy.first().map(String::as_str))?)
     }
 
-    /// Returns the same moment with the ceilings that the operator sets now, whatever they were
-    /// when the thread was created. Each decision by which a run goes on takes the lower of these
-    /// and the thread's own caps; the thread's record keeps its own.
-    pub fn with_current_ceilings<'a>(
+    /// Returns the context with the caps that the operator sets now, whatever they were when the
+    /// thread was created. Each decision by which a run goes on takes the lower of these and the
+    /// thread's own caps; the thread's record keeps its own.
+    pub fn with_operator_caps<'a>(
         &self,
         moment: DecisionContext<'a>,
     ) -> Result<DecisionContext<'a>, Error> {
@@ -133,7 +133,7 @@ impl<P: HostPorts> ThreadService<P> {
         )?)
     }
 
-    /// Returns every tool of the host, and the runner's own tools.
+    /// Returns every tool of the host, and the built-in tools.
     fn catalog(&self) -> Result<Vec<ToolDef>, Error> {
         let names = self.ports.library("tool", "")?;
         let mut catalog = Vec::with_capacity(names.len());

@@ -126,7 +126,7 @@ impl<P: HostPorts> ThreadService<P> {
                 key: name,
                 inputs: self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?,
             };
-            let moment = self.with_current_ceilings(moment)?;
+            let moment = self.with_operator_caps(moment)?;
             Ok(runner::start(
                 loaded,
                 pin.as_deref(),
@@ -154,7 +154,7 @@ impl<P: HostPorts> ThreadService<P> {
                 proof,
                 self.load_decision_inputs(loaded, round.as_ref())?,
             );
-            let moment = self.with_current_ceilings(moment)?;
+            let moment = self.with_operator_caps(moment)?;
             Ok(runner::claim(
                 loaded,
                 pin.as_deref(),
@@ -186,7 +186,7 @@ impl<P: HostPorts> ThreadService<P> {
                 true => self.entry(&loaded.key(), submission.version + 1)?,
                 false => None,
             };
-            let moment = self.with_current_ceilings(moment)?;
+            let moment = self.with_operator_caps(moment)?;
             let mut submission = submission.clone();
             if pending {
                 let outcome = &submission.outcome;
@@ -282,7 +282,7 @@ impl<P: HostPorts> ThreadService<P> {
             }
             let round = self.round(loaded)?;
             let moment = match signal {
-                Signal::Raise(_) => self.with_current_ceilings(moment)?,
+                Signal::Raise(_) => self.with_operator_caps(moment)?,
                 Signal::Message(_) | Signal::Cancel | Signal::Kill => moment,
             };
             let signal = signal.clone();

@@ -220,7 +220,7 @@ impl<P: HostPorts> ThreadService<P> {
                 .map(|root: &String| (key::CHAIN, root.as_str()));
             let parents = parent.iter().map(|parent| (key::HEAD, parent.as_str()));
             let beside: Vec<(&str, &str)> = chains.chain(parents).collect();
-            let items = self.read_with_neighbours(&records, &beside)?;
+            let items = self.read_with_related(&records, &beside)?;
             let record = find_thread_record(&items, &own)?;
             let head: Option<StoredRecord<Head>> = find_record(&items, key::HEAD, &own)?;
             let (record, head) = match (record, head) {
@@ -259,19 +259,19 @@ impl<P: HostPorts> ThreadService<P> {
         Err(CoreError::Corrupt(message).into())
     }
 
-    /// Reads the records of a thread in one read with those of its neighbours. A neighbour that
-    /// cannot be read is left out.
-    fn read_with_neighbours(
+    /// Reads the records of a thread in one read with those of related threads. One that cannot be
+    /// read is left out.
+    fn read_with_related(
         &self,
         own: &[(&str, &str)],
-        neighbours: &[(&str, &str)],
+        related: &[(&str, &str)],
     ) -> Result<Vec<StoredItem>, Error> {
-        match self.ports.get(&[own, neighbours].concat()) {
+        match self.ports.get(&[own, related].concat()) {
             Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => {}
             done => return Ok(done?),
         }
         let mut items = self.ports.get(own)?;
-        items.extend(self.get_readable(neighbours)?);
+        items.extend(self.get_readable(related)?);
         Ok(items)
     }
 

@@ -131,11 +131,11 @@ pub enum CliCommand {
     Transcript(TranscriptArgs),
     /// Lift caps of a thread, so that a suspended one can be resumed
     Raise(RaiseArgs),
-    /// Hold a thread for a loop of your own, and print the token of the hold
+    /// Lease a thread to an external loop (one of your own), and print the token of the lease
     Open(OpenArgs),
     /// Add events to the history of a thread: one JSON object a line of standard input
     Append(AppendArgs),
-    /// End a hold: the thread is idle again, or has ended
+    /// End the lease of an external loop: the thread is idle again, or has ended
     Close(CloseArgs),
     /// Give a thread a title, or take it away
     Title(TitleArgs),

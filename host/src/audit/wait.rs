@@ -91,7 +91,7 @@ struct WaitedChild {
 }
 
 /// Returns true if a child with this head must have answered a wait for it. The operator's caps are
-/// not known here, so the answer holds for any. The rule of the core (`wait_standing` in
+/// not known here, so the answer holds for any. This is the rule of the core (`wait_standing` in
 /// `plan/related_thread.rs`), stated anew: a hand-off goes on in the next link, a child at rest
 /// that was told something goes on or ends by it, and one that was interrupted is revived by the
 /// driver of its tree.

@@ -151,8 +151,8 @@ impl CeilingGuard {
         self.policy_refusal(ceiling, &message)
     }
 
-    /// Refuses what would pass a ceiling. A sum that overflows passes every ceiling; a need of zero
-    /// passes none.
+    /// Refuses what would exceed a ceiling. A sum that overflows exceeds every ceiling; a need of
+    /// zero exceeds none.
     pub(super) fn check_ceiling(
         &self,
         ceiling: &'static str,
@@ -202,7 +202,7 @@ impl CeilingGuard {
         }
     }
 
-    /// Records the upper bound of a call in the book, if it passes no ceiling.
+    /// Records the upper bound of a call in the book, if it exceeds no ceiling.
     pub(super) async fn hold_usage(
         self: &Arc<Self>,
         need: UsageTotals,

@@ -2,10 +2,10 @@
 //!
 //! A wrong or replaced component cannot spend or touch more: each model call and each tool call
 //! goes through the [`RunPermit`] of its run, which knows the operator's policy and nothing of
-//! threads. A call that would pass a ceiling is refused *before* it is sent. For money and bytes
+//! threads. A call that would exceed a ceiling is refused *before* it is sent. For money and bytes
 //! the worst case is recorded in the book first and replaced by the reported use afterwards. So
-//! concurrent calls cannot pass a ceiling together, and a process that dies in between has counted
-//! too much and never too little.
+//! concurrent calls cannot exceed a ceiling together, and a process that dies in between has
+//! counted too much and never too little.
 //!
 //! A refusal of a model call is a [`ModelFailure`](crate::models::ModelFailure) with the code
 //! `ceiling_<name>`; the runner suspends the run with it, and a person who raises the ceiling

@@ -77,7 +77,7 @@ async fn hold(
 ) -> Result<CommandExit, CommandFault> {
     let Some(token) = external_loop::find_token(session, hold.token, &hold.thread)? else {
         return Err(external_loop::missing_token(
-            "money is held with the token of the hold",
+            "money is held with the token of the lease",
         ));
     };
     let opened = session.open()?;

@@ -146,7 +146,7 @@ impl<'a> ChatSession<'a> {
                 }
                 ChatInput::Message(text) => text,
             };
-            match self.run_turn(&text, screen).await {
+            match self.run_message(&text, screen).await {
                 Err(fault) if person && fault.exit != CommandExit::Stopped => {
                     self.last = screen.print_fault(&fault);
                 }
@@ -256,7 +256,7 @@ impl<'a> ChatSession<'a> {
     }
 
     /// Runs the thread with one message and shows the answer.
-    async fn run_turn(
+    async fn run_message(
         &mut self,
         text: &str,
         screen: &mut OutputScreen,

@@ -289,15 +289,15 @@ impl<'a> RunWatch<'a> {
             screen.note(&note);
         }
         let (presses, terminated) = (self.presses, self.terminated);
-        let family = tree_totals::load_view(opened, &thread.id).await;
-        let family = family.map_err(|error| {
+        let tree = tree_totals::load_view(opened, &thread.id).await;
+        let tree = tree.map_err(|error| {
             screen.warn(&format!("the threads below it cannot be read: {error}"));
         });
         let payer = tree_totals::find_payer(opened.tenant(), &thread).await;
         let shape = AnswerParts {
             text: self.stream.into_reply(),
             stopped: presses > 1,
-            family: family.ok(),
+            tree: tree.ok(),
             payer: payer.unwrap_or_else(|_| thread.id.clone()),
         };
         Ok(DriveOutcome {
@@ -386,7 +386,7 @@ impl UnknownCostCharges {
         self.most = self.most.saturating_add(other.most);
     }
 
-    /// Formats the charges as a note; `whose` is put after the word "call", with a space before it.
+    /// Formats the charges as a note; `whose` follows the word "call" and begins with a space.
     fn to_note(&self, whose: &str) -> Option<String> {
         let what = match self.calls {
             0 => return None,
@@ -446,15 +446,15 @@ struct AnswerParts {
     text: String,
     stopped: bool,
     /// None if the tree could not be read.
-    family: Option<TreeTotalsView>,
+    tree: Option<TreeTotalsView>,
     payer: String,
 }
 
 impl AnswerParts {
     fn into_answer(self, opened: &CommandProject, thread: &wit::Thread) -> RunAnswer {
         let costs = threadkeep::driver::ThreadCosts::from_thread(thread);
-        let tree_spend = self.family.as_ref().map(|family| family.spend);
-        let family = self.family.unwrap_or_default();
+        let tree_spend = self.tree.as_ref().map(|tree| tree.spend);
+        let tree = self.tree.unwrap_or_default();
         RunAnswer {
             thread_id: thread.id.clone(),
             status: thread.status.clone(),
@@ -467,10 +467,10 @@ impl AnswerParts {
             wait: thread.cause.as_ref().and_then(|cause| cause.retry),
             cost: view::cost(&costs),
             tree_spend,
-            tree_threads: family.threads,
-            tree_unreadable: family.unreadable,
-            suspended: family.suspended,
-            suspended_left_out: family.suspended_left_out,
+            tree_threads: tree.threads,
+            tree_unreadable: tree.unreadable,
+            suspended: tree.suspended,
+            suspended_left_out: tree.suspended_left_out,
             exit: match self.stopped {
                 true => CommandExit::Stopped,
                 false => CommandExit::from_status(&thread.status),

@@ -50,7 +50,7 @@ pub async fn open(
     let held = held.map_err(failed)?;
     opened.refresh_documents(&thread_id, screen).await;
     screen.set_lost_hint(format!(
-        "the token is lost with it: the hold ends after {}, or at once with `threadkeep recover \
+        "the token is lost with it: the lease ends after {}, or at once with `threadkeep recover \
          --dead {holder}`",
         format_rfc3339(deadline)
     ));

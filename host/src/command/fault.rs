@@ -162,7 +162,7 @@ pub fn cap_of(limits: &wit::Limits, cap: CapKind) -> Option<u64> {
 /// Compares the policy's cap with the thread's own.
 fn cap_source_at(opened: &CommandProject, cap: CapKind, own: Option<u64>) -> CapSource {
     let policy = opened.project().library().policy();
-    match (policy.limit(cap.as_str()), own) {
+    match (policy.cap(cap.as_str()), own) {
         (Some(most), Some(own)) if most == own => CapSource::Both,
         (Some(most), own) if own.is_none_or(|own| most < own) => CapSource::Policy,
         _ => CapSource::Thread,

@@ -46,38 +46,38 @@ impl TreeTotals {
 
 /// Reads the whole tree of a thread, a page at a time: pages are not one snapshot.
 pub async fn load_totals(tenant: &Tenant, thread: &str) -> Result<TreeTotals, CallError> {
-    let (mut family, mut cursor) = (TreeTotals::default(), None);
+    let (mut totals, mut cursor) = (TreeTotals::default(), None);
     loop {
         let page = tenant.tree(thread, cursor).await?;
-        page.branches.into_iter().for_each(|b| family.add_branch(b));
+        page.branches.into_iter().for_each(|b| totals.add_branch(b));
         let unreadable = page.unreadable.into_iter();
-        family.unreadable.extend(unreadable.map(|one| one.thread));
+        totals.unreadable.extend(unreadable.map(|one| one.thread));
         cursor = page.cursor;
         if cursor.is_none() {
-            return Ok(family);
+            return Ok(totals);
         }
     }
 }
 
 /// Reads the same totals for the end of a run: each suspended child with its cause and what to do.
 pub async fn load_view(opened: &CommandProject, thread: &str) -> Result<TreeTotalsView, CallError> {
-    let mut family = load_totals(opened.tenant(), thread).await?;
-    let mut suspended = Vec::with_capacity(family.suspended.len());
-    for child in &family.suspended {
+    let mut totals = load_totals(opened.tenant(), thread).await?;
+    let mut suspended = Vec::with_capacity(totals.suspended.len());
+    for child in &totals.suspended {
         match opened.tenant().get(child).await {
             // It may have been resumed meanwhile.
             Ok(child) if child.status != "suspended" => {}
             Ok(child) => suspended.push(suspended_row(opened, &child).await?),
-            Err(CallError::Refused(_)) => family.unreadable.push(child.clone()),
+            Err(CallError::Refused(_)) => totals.unreadable.push(child.clone()),
             Err(error) => return Err(error),
         }
     }
     Ok(TreeTotalsView {
-        spend: family.spend,
-        threads: family.threads,
+        spend: totals.spend,
+        threads: totals.threads,
         suspended,
-        suspended_left_out: family.suspended_left_out,
-        unreadable: family.unreadable,
+        suspended_left_out: totals.suspended_left_out,
+        unreadable: totals.unreadable,
     })
 }
 

@@ -12,7 +12,7 @@
 //! the places is never used for the low class.
 //!
 //! No store has a thread of its own: a commit runs on the thread of the call that makes it. So the
-//! turns that tenants take here are also what shares the writers among them.
+//! round-robin order of lanes also shares the writers among tenants.
 
 use super::priority;
 pub(crate) use super::queue::TenantLane;

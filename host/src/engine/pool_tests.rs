@@ -72,7 +72,7 @@ async fn a_call_that_waits_has_not_computed() {
 
 /// The only thread is blocked until all calls are queued: then they come round-robin.
 #[tokio::test]
-async fn lanes_take_turns() {
+async fn lanes_are_served_round_robin() {
     // One thread: of two, the system may keep one waiting while the other runs all of its lane.
     let one = EngineLimits {
         call_threads_max: 1,

@@ -153,9 +153,9 @@ impl Policy {
             .is_none_or(|tools| tools.iter().any(|pattern| matches_pattern(pattern, tool)))
     }
 
-    /// The cap that no thread may pass, in the unit of its record: nano-USD, milliseconds, or a
+    /// The cap that no thread may exceed, in the unit of its record: nano-USD, milliseconds, or a
     /// number.
-    pub fn limit(&self, name: &str) -> Option<u64> {
+    pub fn cap(&self, name: &str) -> Option<u64> {
         let value = self.limits.get(name).filter(|value| !value.is_null())?;
         let text = match value {
             Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! Child threads: spawned, waited for, sent messages and ended by the runner's own tools.
+//! Child threads: spawned, waited for, sent messages and ended by the built-in tools.
 
 mod bad_trees;
 mod child_messages;

@@ -31,15 +31,15 @@ pub(super) struct ChangedHead {
 
 impl ThreadChange<'_> {
     /// Returns the head of another thread, to be changed with this commit.
-    pub fn related_head_mut(&mut self, neighbour: &RelatedThread) -> &mut Head {
+    pub fn related_head_mut(&mut self, related: &RelatedThread) -> &mut Head {
         let known = self
             .related_heads
             .iter()
-            .position(|touched| touched.before.id == neighbour.id);
+            .position(|touched| touched.before.id == related.id);
         let place = known.unwrap_or_else(|| {
             self.related_heads.push(ChangedHead {
-                before: neighbour.clone(),
-                head: neighbour.head.value.clone(),
+                before: related.clone(),
+                head: related.head.value.clone(),
             });
             self.related_heads.len() - 1
         });

@@ -95,7 +95,7 @@ impl LoopEnding {
             ("error", result) => parse_failure(result.unwrap_or_default()),
             _ => {
                 let names = ["idle", "completed", "error"];
-                let problem = "is not how a hold ends: idle, completed or error";
+                let problem = "is not how an external loop ends: idle, completed or error";
                 Err(Error::invalid_name("outcome", outcome, problem, &names))
             }
         }

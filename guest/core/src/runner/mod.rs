@@ -92,8 +92,8 @@ pub const REPLY_BYTES_MAX: usize = 500 << 10;
 /// Most bytes that a block adds to an entry beside its own text: names of fields, and for a call
 /// that is refused its result.
 pub const BLOCK_BYTES: usize = 1_536;
-/// Most bytes, as JSON text, of the answers of the runner's own tools to the calls of one reply,
-/// apart from a sentence for each.
+/// Most bytes, as JSON text, of the answers of the built-in tools to the calls of one reply, apart
+/// from a sentence for each.
 pub const BUILTIN_ANSWERS_BYTES_MAX: usize = 96 << 10;
 /// Most bytes of a tool's name and of a model's id of a call that are kept: valid ones are shorter.
 pub const CALL_NAME_BYTES_MAX: usize = 128;

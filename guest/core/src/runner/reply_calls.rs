@@ -24,8 +24,8 @@ struct ReplyCalls {
     waiting: Option<WaitRequest>,
     /// Children that were spawned.
     spawned: Vec<ChildSnapshot>,
-    /// Number of calls of the runner's own tools.
-    own: usize,
+    /// Number of calls of the built-in tools.
+    builtin_calls: usize,
     /// Bytes of the answers, as JSON text.
     bytes: usize,
     /// Cause that stops the run: the first cap that did not allow a call, or that the reply is not
@@ -35,8 +35,8 @@ struct ReplyCalls {
     not_run: Option<String>,
 }
 
-/// Handles a reply with calls. Calls that cannot be run, and calls of the runner's own tools, get
-/// their result at once; the others are handed out; a wait comes last.
+/// Handles a reply with calls. Calls that cannot be run, and calls of the built-in tools, get their
+/// result at once; the others are handed out; a wait comes last.
 pub(super) fn open_round(
     change: &mut ThreadChange<'_>,
     pin: &PinnedSettings,
@@ -63,7 +63,7 @@ pub(super) fn open_round(
         version: change.version(),
         calls: calls.open,
     });
-    let ran = change.head.round.is_some() || calls.own > 0;
+    let ran = change.head.round.is_some() || calls.builtin_calls > 0;
     change.head.bad_rounds = if ran { 0 } else { change.head.bad_rounds + 1 };
     if change.head.bad_rounds >= BAD_ROUNDS_MAX {
         let message = format!(
@@ -146,14 +146,14 @@ fn decide_call(
     Ok(())
 }
 
-/// Performs a call of the runner's own tools; returns the text and the state of its result.
+/// Performs a call of the built-in tools; returns the text and the state of its result.
 fn perform_prepared(
     change: &mut ThreadChange<'_>,
     prepared: PreparedCall,
     room: usize,
     calls: &mut ReplyCalls,
 ) -> Result<(String, ToolResultState), Error> {
-    calls.own += 1;
+    calls.builtin_calls += 1;
     let performed = perform_call(change, prepared, room, &mut calls.spawned)?;
     Ok(match performed {
         PerformedCall::Answered(text, false) => (text, ToolResultState::Done),

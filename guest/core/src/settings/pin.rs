@@ -17,7 +17,7 @@ use crate::thread::{CreatorOverrides, FORMAT};
 /// about `prompt`.
 pub const PIN_BYTES_MAX: usize = 900 << 10;
 
-/// Prompt, model, tools and limits of a thread, as resolved at its first start.
+/// Prompt, model, tools and caps of a thread, as resolved at its first start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedSettings {
     /// Version of the record's format, [`FORMAT`].
@@ -74,7 +74,7 @@ impl PinnedSettings {
 pub struct Policy {
     /// Caps that apply where nothing else sets one.
     pub preset: ThreadCaps,
-    /// Ceilings of every cap.
+    /// The operator's upper bound of each cap.
     pub limits: ThreadCaps,
     /// Capabilities that any thread may have; `None` allows every tool of the catalog.
     pub capabilities: Option<Vec<String>>,
@@ -122,7 +122,7 @@ impl Policy {
     }
 
     /// Resolves the caps of a thread: preset, then directive, then overrides, each lowered to the
-    /// operator's ceilings.
+    /// operator's caps.
     pub fn resolve_caps(&self, directive: Option<&Directive>, overrides: ThreadCaps) -> ThreadCaps {
         let own = directive.map_or(ThreadCaps::NONE, |directive| directive.limits);
         self.preset

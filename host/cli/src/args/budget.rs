@@ -1,6 +1,6 @@
 //! The arguments of `budget` and `tree`.
 
-use super::external_loop::HOLD_TIME_DEFAULT;
+use super::external_loop::LEASE_TIME_DEFAULT;
 use super::{ThreadArgs, duration};
 use crate::money;
 use crate::token::LeaseToken;
@@ -49,15 +49,16 @@ pub struct HoldArgs {
     /// The estimate of its cost.
     #[command(flatten)]
     pub estimate: EstimateArgs,
-    /// By when it will be settled, at most 1h: the hold of the thread lasts at least as long
+    /// The time until it will be settled, at most 1h: the lease of the thread lasts at least as
+    /// long
     #[arg(
         long = "for",
         value_name = "TIME",
         value_parser = duration,
-        default_value = HOLD_TIME_DEFAULT
+        default_value = LEASE_TIME_DEFAULT
     )]
     pub time: Duration,
-    /// The token of the hold of the thread, THREAD#NUMBER [default: THREADKEEP_TOKEN]
+    /// The token of the lease of the thread, THREAD#NUMBER [default: THREADKEEP_TOKEN]
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<LeaseToken>,
 }

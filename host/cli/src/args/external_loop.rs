@@ -1,12 +1,12 @@
-//! The arguments of `open`, `append` and `close`, for a loop outside of the runner.
+//! The arguments of `open`, `append` and `close`, for an external loop.
 
 use super::duration;
 use crate::token::LeaseToken;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
-/// Default time for which `open` holds a thread.
-pub(super) const HOLD_TIME_DEFAULT: &str = "10m";
+/// Default time of a lease, and of a hold of money.
+pub(super) const LEASE_TIME_DEFAULT: &str = "10m";
 
 /// The arguments of `open`.
 #[derive(Debug, Args)]
@@ -20,12 +20,12 @@ The token alone goes to standard output:
 pub struct OpenArgs {
     /// Its id
     pub thread: String,
-    /// The time to hold it, at most 1h: after it another process may end the hold
+    /// The time of the lease, at most 1h: after it another process may end the lease
     #[arg(
         long = "for",
         value_name = "TIME",
         value_parser = duration,
-        default_value = HOLD_TIME_DEFAULT
+        default_value = LEASE_TIME_DEFAULT
     )]
     pub time: Duration,
 }
@@ -42,7 +42,7 @@ Without a token, events can be added to a thread that nobody holds.
 pub struct AppendArgs {
     /// Its id
     pub thread: String,
-    /// The token of a hold, THREAD#NUMBER [default: THREADKEEP_TOKEN, if it is set]
+    /// The token of the lease, THREAD#NUMBER [default: THREADKEEP_TOKEN, if it is set]
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<LeaseToken>,
     /// The version that you saw: if the thread is at another, nothing is added [default: the
@@ -56,9 +56,9 @@ pub struct AppendArgs {
 pub struct CloseArgs {
     /// Its id
     pub thread: String,
-    /// The outcome of the hold
+    /// How the thread goes on or ends
     pub outcome: CloseOutcome,
-    /// The token of the hold, THREAD#NUMBER [default: THREADKEEP_TOKEN]
+    /// The token of the lease, THREAD#NUMBER [default: THREADKEEP_TOKEN]
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<LeaseToken>,
     /// The result of a completed thread, any JSON; or of an error: {"code": ..., "message": ...}
@@ -66,7 +66,7 @@ pub struct CloseArgs {
     pub result: Option<String>,
 }
 
-/// The outcome of a hold.
+/// The outcome of an external loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CloseOutcome {
     /// The thread is idle and takes the next input.

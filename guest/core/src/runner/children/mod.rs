@@ -35,7 +35,7 @@ pub const DEPTH_MAX: u64 = 64;
 /// Most bytes of a message that a thread sends to another, as JSON text: an inbox full of them can
 /// be taken at once.
 pub const SENT_BYTES_MAX: usize = 8 << 10;
-/// Most bytes, as JSON text, of the answer of one call of the runner's own tools.
+/// Most bytes, as JSON text, of the answer of one call of the built-in tools.
 pub const ANSWER_BYTES_MAX: usize = 48 << 10;
 
 /// Inputs of a decision beside the records of the thread.
@@ -43,14 +43,13 @@ pub const ANSWER_BYTES_MAX: usize = 48 << 10;
 pub struct DecisionInputs {
     /// Mail that waits.
     pub mail: Vec<InboxMessage>,
-    /// For each call of a reply, in order, the prepared call if it is one of the runner's own
-    /// tools.
+    /// For each call of a reply, in order, the prepared call if it is one of the built-in tools.
     pub prepared: Vec<Option<PreparedCall>>,
     /// The children of the open wait, if the round has one.
     pub waiting: Option<WaitRequest>,
 }
 
-/// A call of one of the runner's own tools, with the threads that it names looked up.
+/// A call of one of the built-in tools, with the threads that it names looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreparedCall {
     /// A call that only asks, or that cannot be performed: the text for the model, and whether that
