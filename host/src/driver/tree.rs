@@ -274,8 +274,8 @@ impl RunTree<'_> {
         let refused = self.refused.entry(thread.clone());
         let refused = refused.or_insert((Instant::now(), 0));
         refused.0 = Instant::now() + REFUSED_PAUSE;
-        refused.1 += u32::from(!others);
-        if !others && refused.1 == BEGINS_FAILED_MAX {
+        refused.1 += u32::from(!blameless);
+        if !blameless && refused.1 == BEGINS_FAILED_MAX {
             self.sink_of(&thread).emit(RunEvent::LeftAlone { message });
         }
     }

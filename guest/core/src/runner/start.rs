@@ -3,7 +3,7 @@
 use super::CommitDecision;
 use super::admission::{AttemptNeeds, money_refused_cause, opening_message};
 use super::checks::{
-    begin_run, message_begins_run, check_may_start, check_name, require_pin, slowest_tool_millis,
+    begin_run, check_may_start, check_name, message_begins_run, require_pin, slowest_tool_millis,
 };
 use super::children::DecisionInputs;
 use super::mail::{push_inbox_message, take_mail};

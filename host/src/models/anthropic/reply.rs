@@ -92,7 +92,9 @@ impl http::ReplyBuilder for AnthropicReply {
                 }
                 self.count_usage(&event["message"]["usage"], false);
             }
-            "content_block_start" => self.begin_block(index()?, &event["content_block"], on_delta)?,
+            "content_block_start" => {
+                self.begin_block(index()?, &event["content_block"], on_delta)?
+            }
             "content_block_delta" => self.apply_delta(index()?, &event["delta"], on_delta)?,
             "message_delta" => {
                 self.count_usage(&event["usage"], true);
