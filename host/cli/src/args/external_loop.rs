@@ -56,7 +56,7 @@ pub struct AppendArgs {
 pub struct CloseArgs {
     /// Its id
     pub thread: String,
-    /// How the thread goes on or ends
+    /// The way in which the thread goes on or ends
     pub outcome: CloseOutcome,
     /// The token of the lease, THREAD#NUMBER [default: THREADKEEP_TOKEN]
     #[arg(long, value_name = "TOKEN")]

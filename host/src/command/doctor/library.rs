@@ -135,8 +135,8 @@ async fn try_directive(
     }
 }
 
-/// Returns the capabilities that match no tool, neither of the catalog nor built in. This only warns: the component
-/// decides which tools a thread may call.
+/// Returns the capabilities that match no tool, neither of the catalog nor built in. This only
+/// warns: the component decides which tools a thread may call.
 fn find_unmatched_capabilities(
     project: &ExaminedProject,
     capabilities: Vec<String>,
