@@ -15,7 +15,8 @@ impl ToolSet for DeskTools {
             schema: concat!(
                 r#"{"type": "object", "properties": {"word": {"type": "string"}},"#,
                 r#" "required": ["word"]}"#
-            ).to_owned(),
+            )
+            .to_owned(),
             // Running it twice has the effect of running it once, so it may run again after a
             // process has died during it.
             idempotent: true,
