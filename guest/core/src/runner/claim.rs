@@ -2,7 +2,7 @@
 //! not run twice are interrupted, and the run goes on.
 
 use super::checks::{busy_error, refused_error, require_pin, slowest_tool_millis};
-use super::children::{DecisionInputs, WaitOutcome, check_wait};
+use super::children::{DecisionInputs, WaitOutcome, check_wait, missing_wait_error};
 use super::failure::push_partial;
 use super::open_calls::{interrupt_calls, tool_name_of};
 use super::outcome::{RunRecords, apply_wait_outcome, apply_waiting_intent, conclude};
@@ -136,8 +136,7 @@ fn resume_wait(
         let plan = change.into_plan(CommitReason::Cancelled)?;
         return Ok(CommitDecision::Commit(Box::new(plan)));
     }
-    let missing = || Error::Corrupt("the children of an open wait are missing".into());
-    let waiting = inputs.waiting.ok_or_else(missing)?;
+    let waiting = inputs.waiting.ok_or_else(missing_wait_error)?;
     change.head.token += 1;
     change.head.lost = 0;
     change.head.holder = Some(holder.to_owned());

@@ -13,7 +13,7 @@
 use super::CommitDecision;
 use super::admission::{AttemptAdmission, AttemptNeeds, admit_attempt, hand_out_step};
 use super::checks::require_pin;
-use super::children::{WaitOutcome, WaitRequest, begin_wait};
+use super::children::{WaitOutcome, WaitRequest, begin_wait, missing_wait_error};
 use super::ending::{finish_run, suspend, suspend_in_wait, terminate};
 use super::mail::take_mail;
 use super::open_calls::{interrupt_calls, tool_name_of};
@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::history::{CommitReason, Entry};
 use crate::plan::ThreadChange;
 use crate::settings::PinnedSettings;
-use crate::thread::{StatusCause, StepKind, ThreadStatus};
+use crate::thread::{StepKind, ThreadStatus};
 
 /// Records of a run that its outcome needs.
 #[derive(Debug, Clone, Copy)]
@@ -148,8 +148,7 @@ fn continue_round(
         hand_out_or_suspend(change, StepKind::CallTools, tool_millis);
         return Ok(());
     }
-    let missing = || Error::Corrupt("the children of an open wait are missing".into());
-    let outcome = begin_wait(change, wait.ok_or_else(missing)?);
+    let outcome = begin_wait(change, wait.ok_or_else(missing_wait_error)?);
     apply_wait_outcome(change, records, outcome)
 }
 
@@ -185,8 +184,7 @@ fn wait_for_retry(change: &mut ThreadChange<'_>, retry: RetryWait) {
 /// Hands a step out. Where the store is full the run is suspended instead; open calls stay open and
 /// are handed out when it goes on.
 fn hand_out_or_suspend(change: &mut ThreadChange<'_>, kind: StepKind, millis: u64) {
-    let full: Option<StatusCause> = change.store_full_cause();
-    match full {
+    match change.store_full_cause() {
         Some(cause) => suspend(change, cause),
         None => hand_out_step(change, kind, change.now().plus_millis(millis)),
     }

@@ -14,7 +14,7 @@ use child_snapshot::children_to_json;
 pub(super) use propagation::pass_to_children;
 pub use propagation::{apply_intent, finish_propagation, propagate_intent};
 pub use wait::WaitRequest;
-pub(super) use wait::{WaitOutcome, begin_wait, check_wait};
+pub(super) use wait::{WaitOutcome, begin_wait, check_wait, missing_wait_error};
 
 use super::mail::inbox_write;
 use crate::error::Error;

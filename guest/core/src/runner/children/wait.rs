@@ -6,7 +6,7 @@
 
 use super::ANSWER_BYTES_MAX;
 use super::child_snapshot::{ChildSnapshot, children_to_json};
-use crate::error;
+use crate::error::{self, Error};
 use crate::history::{Event, ToolResult, ToolResultState};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
@@ -106,6 +106,11 @@ impl WaitRequest {
         let children = children_to_json(&self.children, 0, ANSWER_BYTES_MAX);
         format!(r#"{{"threads":{children},"timed_out":{late}}}"#)
     }
+}
+
+/// Returns the error for an open wait whose children the caller did not load.
+pub(in crate::runner) fn missing_wait_error() -> Error {
+    Error::Corrupt("the children of an open wait are missing".into())
 }
 
 /// The outcome of a look at a wait.
