@@ -182,7 +182,7 @@ fn run_as_reader(path: &Path) -> String {
     line.to_owned()
 }
 
-fn set_mode(path: &Path, mode: u32) {
+pub(super) fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 

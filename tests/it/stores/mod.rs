@@ -6,6 +6,7 @@ mod directory_confinement;
 mod lazy;
 mod migrations;
 mod planted_schema;
+mod posix_locks;
 mod projects;
 mod replaced_files;
 

@@ -59,8 +59,7 @@ pub async fn check_store(
     };
     match open(session, threads) {
         Ok(store) => {
-            // Only now: reading a pipe in its place would wait for ever.
-            section.add_ok(STORE, describe_size(threads));
+            section.add_ok(STORE, store.size);
             if let Some(copied) = &store.copy {
                 section.add_item(ItemState::Warning, "read", store_copy::notice(copied), None);
             }
@@ -141,6 +140,8 @@ struct ExaminedStore {
     foreign: Vec<String>,
     /// The copy that is read, if the store cannot be read in its own directory.
     copy: Option<TemporaryDirectory>,
+    /// Size and format, in words.
+    size: String,
 }
 
 #[cfg(feature = "sqlite")]
@@ -171,10 +172,12 @@ fn open(session: &CommandSession, threads: &Dir) -> Result<ExaminedStore, String
         return Err(format!("it is damaged: {fault}"));
     }
     let foreign = store.find_unreadable().map_err(|error| error.to_string())?;
+    let bytes = threads.metadata(STORE).map_or(0, |found| found.len());
     Ok(ExaminedStore {
         storage: Arc::new(store),
         foreign,
         copy,
+        size: format!("{bytes} bytes, format {}", SqliteStore::format_version()),
     })
 }
 
@@ -213,28 +216,6 @@ fn describe_denied_file(threads: &Dir) -> Option<String> {
 #[cfg(not(feature = "sqlite"))]
 fn open(_: &CommandSession, _: &Dir) -> Result<ExaminedStore, String> {
     Err("this build has no sqlite".to_owned())
-}
-
-/// Describes size and format. The format is in the file's header once the first checkpoint has been
-/// written.
-fn describe_size(threads: &Dir) -> String {
-    use std::io::Read;
-    /// Bytes of the header in which SQLite keeps `user_version`.
-    const VERSION_AT: std::ops::Range<usize> = 60..64;
-    let bytes = threads.metadata(STORE).map_or(0, |metadata| metadata.len());
-    let mut header = [0_u8; VERSION_AT.end];
-    let read = threads
-        .open(STORE)
-        .and_then(|mut file| file.read_exact(&mut header));
-    let version = read.map(|()| {
-        header[VERSION_AT]
-            .iter()
-            .fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte))
-    });
-    match version {
-        Ok(version) if version > 0 => format!("{bytes} bytes, format {version}"),
-        _ => format!("{bytes} bytes"),
-    }
 }
 
 /// Adds the number of threads of each status. Returns false if they cannot be counted.

@@ -347,7 +347,8 @@ mod platform {
     use std::os::fd::AsRawFd;
 
     use rustix::fs::{
-        Access, AtFlags, FileType, Mode, OFlags, accessat, fchmod, fstatfs, openat, statat,
+        Access, AtFlags, FileType, Mode, OFlags, accessat, chmod, fstat, fstatfs, mknodat, openat,
+        statat,
     };
     use rustix::io::Errno;
 
@@ -421,36 +422,50 @@ mod platform {
     }
 
     /// Takes away what others may do with an ordinary file of this user that has one name.
+    ///
+    /// The file is named, not opened: closing a descriptor of a file releases all POSIX locks that
+    /// this process has on it, and those are SQLite's. Another process would then take the store
+    /// for one that nobody has open, and truncate the memory that connections here have mapped.
     pub(super) fn close_to_others(dir: &Dir, name: &str) -> std::io::Result<()> {
-        let found = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) => found,
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match openat(dir, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            // It belonged to a connection that has ended.
             Err(Errno::NOENT) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
+        let found = fstat(&file)?;
         let own = found.st_uid == rustix::process::geteuid().as_raw();
-        let file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        let ordinary = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
         let open = Mode::from_raw_mode(found.st_mode).intersects(Mode::RWXG | Mode::RWXO);
-        if !own || !file || !open || found.st_nlink != 1 {
+        let writable = Mode::from_raw_mode(found.st_mode).contains(Mode::WUSR);
+        if !own || !ordinary || !open || !writable || found.st_nlink != 1 {
             return Ok(());
         }
-        // Not by its name, which may be a link by now.
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        match openat(dir, name, flags, Mode::empty()).and_then(|file| fchmod(file, PRIVATE)) {
-            // What may not be written is as its owner wants it; what is gone was of a connection
-            // that ended.
-            Err(Errno::NOENT | Errno::ACCESS | Errno::ROFS) => Ok(()),
-            done => Ok(done?),
+        match set_private(&file) {
+            Err(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+            done => done,
         }
     }
 
-    /// Makes an empty file if there is none, whatever the umask of the process is.
+    /// Makes an empty file if there is none, whatever the umask of the process is. Opens none, as
+    /// [`close_to_others`] says.
     pub(super) fn make_private(dir: &Dir, name: &str) -> std::io::Result<()> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        match openat(dir, name, flags, PRIVATE) {
-            Ok(made) => Ok(fchmod(made, PRIVATE)?),
-            Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(error.into()),
+        match mknodat(dir, name, FileType::RegularFile, PRIVATE, 0) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Ok(()),
+            Err(error) => return Err(error.into()),
         }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        set_private(&openat(dir, name, flags, Mode::empty())?)
+    }
+
+    /// Sets the mode of the file of a descriptor that only names it.
+    fn set_private(file: &impl AsRawFd) -> std::io::Result<()> {
+        Ok(chmod(
+            format!("/proc/self/fd/{}", file.as_raw_fd()),
+            PRIVATE,
+        )?)
     }
 }
 
