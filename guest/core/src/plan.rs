@@ -8,17 +8,19 @@
 mod money;
 mod other_threads;
 mod related_thread;
+mod tree_entries;
 
 pub use money::ChainFunds;
 pub use other_threads::{DueCall, is_revival};
 pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
+pub use tree_entries::{DUE_NEW, due_write, is_indexed_as_interrupted, is_tree_entry};
 
 use crate::error::{self, Error};
 use crate::history::{
     AdmittedAttempt, CommitReason, Entry, Event, RaisedEvent, SettledHold, StepAnswer,
     provider_messages_of,
 };
-use crate::json::{self, ObjectWriter, ToJson};
+use crate::json::{self, ToJson};
 use crate::key;
 use crate::ledger::{Account, ChargeBasis, LedgerRefusal, TOKENS_PER_SECOND, UnknownBill};
 use crate::limits::ThreadCaps;
@@ -66,6 +68,16 @@ impl LoadedThread {
     /// Key of the records of its chain.
     pub fn chain_key(&self) -> String {
         id::key(&self.thread.value.chain)
+    }
+
+    /// Key of the tip of its chain.
+    pub fn tip_key(&self) -> String {
+        id::key(&self.chain.value.tip)
+    }
+
+    /// Returns true if it is the tip of its chain: it was not continued.
+    pub fn is_tip(&self) -> bool {
+        self.tip_key() == self.key()
     }
 
     /// Refuses to write where a newer program has written: the fields that this one does not know
@@ -417,6 +429,7 @@ impl<'a> ThreadChange<'a> {
         self.write_related_heads(&mut writes);
         self.write_due(&mut writes);
         self.write_indexes(&mut writes);
+        self.write_interrupted(&mut writes);
         let key = self.loaded.key();
         push_replacement(
             &mut writes,
@@ -493,26 +506,6 @@ impl<'a> ThreadChange<'a> {
         }
     }
 
-    /// Replaces the due entry of the thread where its time has changed. A thread that is created,
-    /// waiting or held, or that has mail to take, has one; it is never later than its true time. It
-    /// stays where it is while a run goes on, so that a turn does not move it.
-    fn write_due(&mut self, writes: &mut Vec<StoreWrite>) {
-        let before = self.loaded.head.value.due;
-        if self.head.due == before {
-            return;
-        }
-        let key = self.loaded.key();
-        if let Some(time) = before {
-            writes.push(StoreWrite::Delete {
-                collection: key::DUE,
-                key: due_key(time, &key),
-            });
-        }
-        if let Some(time) = self.head.due {
-            writes.push(due_write(time, &key, &self.thread.chain));
-        }
-    }
-
     fn write_indexes(&mut self, writes: &mut Vec<StoreWrite>) {
         let key = self.loaded.key();
         let before = &self.loaded.head.value;
@@ -567,23 +560,5 @@ fn index_delete(name: &str, value: &str, millis: u64, thread: &str) -> StoreWrit
     StoreWrite::Delete {
         collection: key::INDEX,
         key: key::index_key(name, value, millis, thread),
-    }
-}
-
-fn due_key(millis: u64, thread: &str) -> String {
-    key::join(&[&key::encode_number(millis), thread])
-}
-
-/// Returns the write of a due entry at a time in milliseconds.
-pub fn due_write(millis: u64, thread: &str, chain: &str) -> StoreWrite {
-    let mut value = String::new();
-    ObjectWriter::new(&mut value)
-        .add("root", &id::key(chain))
-        .finish();
-    StoreWrite::Put {
-        collection: key::DUE,
-        key: due_key(millis, thread),
-        expect: WriteCondition::Any,
-        value,
     }
 }

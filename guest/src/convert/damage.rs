@@ -1,8 +1,8 @@
 //! Conversions between WIT and core of results that name unreadable records.
 
 use super::{exported, lease, types};
-use crate::service::children::SweepPage;
 use crate::service::maintenance::RecoveryPage;
+use crate::service::sweep::SweepPage;
 
 pub fn unreadable((thread, message): (String, String)) -> types::Unreadable {
     let why = types::Failure {

@@ -8,7 +8,7 @@ use super::{
 use crate::history::{AdmittedAttempt, Message, MessageRole};
 use crate::ledger::{LedgerRefusal, OverrunOutcome};
 use crate::money::NanoUsd;
-use crate::plan::ThreadChange;
+use crate::plan::{DUE_NEW, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{
     Head, Hold, PendingStep, StatusCause, StepKind, ThreadStatus, find_reached_cap, raise_advice,
@@ -223,7 +223,7 @@ pub(super) fn set_lease(change: &mut ThreadChange<'_>, deadline: UnixTime) {
     // later than its true time.
     let expiry = expiry.millis();
     change.head.due = match change.head.due {
-        Some(due) if due > 0 => Some(due.min(expiry)),
+        Some(due) if due > DUE_NEW => Some(due.min(expiry)),
         _ => Some(expiry),
     };
 }

@@ -132,8 +132,12 @@ fn signal_ended_thread(
     remember_signal(&mut change, name, &signal);
     let chain = &loaded.chain.value;
     match signal {
-        Signal::Cancel if chain.children > 0 => pass_to_children(&mut change, EndIntent::Cancel),
-        Signal::Kill if chain.children > 0 => pass_to_children(&mut change, EndIntent::Kill),
+        Signal::Cancel if chain.last_child_number() > 0 => {
+            pass_to_children(&mut change, EndIntent::Cancel)
+        }
+        Signal::Kill if chain.last_child_number() > 0 => {
+            pass_to_children(&mut change, EndIntent::Kill)
+        }
         Signal::Raise(asked)
             if chain.has_account() && chain.account.is_open() && asked.caps.spend.is_some() =>
         {

@@ -9,7 +9,9 @@ use crate::json;
 use crate::ledger::Account;
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
-use crate::plan::{ChainFunds, CommitPlan, StoreWrite, WriteCondition, due_write, index_write};
+use crate::plan::{
+    ChainFunds, CommitPlan, DUE_NEW, StoreWrite, WriteCondition, due_write, index_write,
+};
 use crate::time::UnixTime;
 use crate::{id, key};
 
@@ -122,6 +124,7 @@ pub fn create(
         number,
         depth,
         children: 0,
+        spawned: Some(0),
         forks: 0,
         account: funds.account,
         above: funds.above,
@@ -209,7 +212,7 @@ fn new_head(thread: &ThreadRecord, now: UnixTime) -> Head {
         holder: None,
         expiry: None,
         request: None,
-        due: Some(0),
+        due: Some(DUE_NEW),
         recency: now.millis(),
         step: None,
         round: None,
@@ -217,6 +220,7 @@ fn new_head(thread: &ThreadRecord, now: UnixTime) -> Head {
         holds: Vec::new(),
         charged: Vec::new(),
         counters: UsageCounters::default(),
+        carried_spend: None,
         bad_rounds: 0,
         lost: 0,
         context: 0,
@@ -226,6 +230,7 @@ fn new_head(thread: &ThreadRecord, now: UnixTime) -> Head {
         hash: genesis_hash(&thread.id, &thread.chain),
         intent: None,
         sweep: None,
+        sweep_to: None,
         wait: None,
         mail_from: 0,
         mail_to: 0,
@@ -251,7 +256,7 @@ fn creation_writes(
         put(key::THREAD, json::to_text(thread)),
         put(key::HEAD, json::to_text(head)),
         put(key::CHAIN, json::to_text(chain)),
-        due_write(0, &key, &thread.chain),
+        due_write(DUE_NEW, &key, chain.tree_root(&thread.chain)),
         index_write("status", head.status.as_str(), created, &key),
         index_write(key::RECENCY, "", created, &key),
         index_write("chain", &key, created, &key),
@@ -267,6 +272,14 @@ fn creation_writes(
     }
     if let Some(parent) = &thread.parent {
         writes.push(index_write("parent", &id::key(parent), created, &key));
+    }
+    if let Some(parent) = &chain.parent {
+        writes.push(index_write(
+            key::CHILD,
+            &id::key(parent),
+            chain.number,
+            &key,
+        ));
     }
     Ok(writes)
 }

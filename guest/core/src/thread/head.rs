@@ -50,6 +50,9 @@ pub struct Head {
     pub charged: Vec<ChargedAttempt>,
     /// Usage of the thread so far.
     pub counters: UsageCounters,
+    /// Money that the earlier links of its chain have spent, if there are any: the cap on spend
+    /// bounds the chain.
+    pub carried_spend: Option<NanoUsd>,
     /// Rounds in a row in which no call could be run.
     pub bad_rounds: u32,
     /// Steps in a row that were lost to dead holders.
@@ -69,6 +72,9 @@ pub struct Head {
     pub intent: Option<EndIntent>,
     /// An intent of which its children have still to be told: the thread was ended, or is to be.
     pub sweep: Option<EndIntent>,
+    /// Spawn number of the last child that `sweep` is meant for; `None` for all that there are. A
+    /// child that the chain spawns later, once it was resumed, is not meant.
+    pub sweep_to: Option<u64>,
     /// The children that it waits for, while it is waiting or is suspended with them.
     pub wait: Option<ChildWait>,
     /// Number of the first message in the inbox that is not yet in the history.
@@ -85,8 +91,8 @@ pub struct Head {
 
 record!(Head {
     format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold,
-    holds or nothing, charged or nothing, counters, bad_rounds, lost, context, prefix,
-    asked or nothing, version, hash, intent, sweep or nothing, wait or nothing, mail_from, mail_to,
+    holds or nothing, charged or nothing, counters, carried_spend or nothing, bad_rounds, lost, context, prefix,
+    asked or nothing, version, hash, intent, sweep or nothing, sweep_to or nothing, wait or nothing, mail_from, mail_to,
     limits, session, updated
 });
 
@@ -105,6 +111,13 @@ impl Head {
             tokens: sum.tokens.saturating_add(own.tokens),
             amount: sum.amount.saturating_add(own.amount),
         })
+    }
+
+    /// Money that the chain's cap on spend is compared with: what this link has spent, and those
+    /// before it.
+    pub fn spend_under_cap(&self) -> NanoUsd {
+        let carried = self.carried_spend.unwrap_or_default();
+        carried.saturating_add(self.counters.spend)
     }
 
     /// Returns true if an external loop holds the thread.
@@ -489,6 +502,7 @@ mod tests {
                 run_duration: u64::MAX,
                 spawns: u64::MAX,
             },
+            carried_spend: Some(NanoUsd::MAX),
             bad_rounds: u32::MAX,
             lost: u32::MAX,
             context: u64::MAX,
@@ -498,6 +512,7 @@ mod tests {
             hash: "f".repeat(64),
             intent: Some(EndIntent::Cancel),
             sweep: Some(EndIntent::Cancel),
+            sweep_to: Some(u64::MAX),
             wait: Some(ChildWait {
                 numbers: vec![u64::MAX; WAIT_MAX],
                 any: true,
