@@ -26,7 +26,7 @@ use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::{DueCall, LoadedThread, is_revival};
+use threadkeep_core::plan::{DueCall, LoadedThread, is_revival, is_sweep_due};
 use threadkeep_core::runner::{
     CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock, Signal,
     StepOutcome, StepSubmission, ToolOutcome, ToolState,
@@ -475,12 +475,8 @@ pub fn due(due: &DueThread) -> exported::runner::Due {
             partial: due.partial,
         },
         holder: head.holder.clone(),
-        sweep: head.sweep.is_some() || (head.intent.is_some() && !is_running(head)),
+        sweep: is_sweep_due(head),
         call: DueCall::for_thread(head).as_str().to_owned(),
         revive: is_revival(head),
     }
-}
-
-fn is_running(head: &Head) -> bool {
-    head.status == ThreadStatus::Running
 }

@@ -84,9 +84,9 @@ impl ModelProvider for CrowdModel {
 }
 
 /// No tools beyond the built-in ones.
-struct NoTools;
+struct NoOutsideTools;
 
-impl ToolSet for NoTools {
+impl ToolSet for NoOutsideTools {
     fn catalog(&self) -> Vec<ToolEntry> {
         Vec::new()
     }
@@ -120,7 +120,7 @@ async fn perform_tree(engine: &Engine, children: usize) -> Duration {
         asked: AtomicUsize::new(0),
     };
     let models = Arc::new(OneProvider::new(Arc::new(model)));
-    let driver = Driver::new(tenant.clone(), models, Arc::new(NoTools), "b-trees");
+    let driver = Driver::new(tenant.clone(), models, Arc::new(NoOutsideTools), "b-trees");
     let top = tenant.create(draft(Some("top"))).await.expect("created").id;
     let (sink, mut events) = EventSink::channel();
     let drained = tokio::spawn(async move { while events.recv().await.is_some() {} });
@@ -131,10 +131,26 @@ async fn perform_tree(engine: &Engine, children: usize) -> Duration {
         .await
         .expect("performed");
     let took = begun.elapsed();
+    assert_eq!(count_completed(&tenant, &top).await, children + 1);
     assert_eq!(ended.status, "completed", "{ended:?}");
     drop(sink);
     drained.await.expect("drained");
     took
+}
+
+async fn count_completed(tenant: &Tenant, top: &str) -> usize {
+    let (mut completed, mut cursor) = (0, None);
+    loop {
+        let page = tenant.tree(top, cursor).await.expect("read");
+        let branches = page.branches.iter();
+        completed += branches
+            .filter(|branch| branch.status == "completed")
+            .count();
+        cursor = page.cursor;
+        if cursor.is_none() {
+            return completed;
+        }
+    }
 }
 
 fn main() {

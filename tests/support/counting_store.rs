@@ -7,7 +7,7 @@ use threadkeep::storage::{
     StoredRecord,
 };
 
-/// What reached a store since it was asked last.
+/// Calls that reached a store since it was asked last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StorageCalls {
     /// Reads of records by key.
@@ -32,12 +32,12 @@ impl StorageCalls {
 }
 
 /// A store that counts.
-pub struct CountingStore {
+pub struct CallCountingStore {
     inner: Arc<dyn StorageBackend>,
     calls: Mutex<StorageCalls>,
 }
 
-impl CountingStore {
+impl CallCountingStore {
     /// A store over another.
     pub fn over(inner: Arc<dyn StorageBackend>) -> Arc<Self> {
         let calls = Mutex::default();
@@ -54,7 +54,7 @@ impl CountingStore {
     }
 }
 
-impl StorageBackend for CountingStore {
+impl StorageBackend for CallCountingStore {
     fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError> {
         let found = self.inner.get(keys)?;
         let mut calls = self.lock();

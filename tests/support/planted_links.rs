@@ -34,7 +34,11 @@ pub fn plant_link<P: HostPorts>(service: &ThreadService<P>, tip: &str, link: &st
         delete(key::INDEX, key)
     };
     let mut writes = link_records(&loaded.thread.value, &before, link);
-    writes.push(put(key::CHAIN, &loaded.chain_key(), json::to_text(&chain)));
+    writes.push(put_record(
+        key::CHAIN,
+        &loaded.chain_key(),
+        json::to_text(&chain),
+    ));
     writes.push(delete_index("status", before.status.as_str()));
     writes.push(index_write("status", "continued", before.recency, &old_key));
     if is_indexed_as_interrupted(&before, &loaded.chain.value) {
@@ -62,7 +66,7 @@ pub fn plant_link<P: HostPorts>(service: &ThreadService<P>, tip: &str, link: &st
     assert!(committed.expect("the store takes it"), "{tip} was changed");
 }
 
-fn put(collection: &'static str, key: &str, value: String) -> StoreWrite {
+fn put_record(collection: &'static str, key: &str, value: String) -> StoreWrite {
     StoreWrite::Put {
         collection,
         key: key.to_owned(),
@@ -107,9 +111,9 @@ fn link_records(old: &ThreadRecord, before: &Head, link: &str) -> Vec<StoreWrite
         ..before.clone()
     };
     vec![
-        put(key::THREAD, &old_key, json::to_text(&ended)),
-        put(key::HEAD, &old_key, json::to_text(&continued)),
-        put(key::THREAD, &link_key, json::to_text(&next)),
-        put(key::HEAD, &link_key, json::to_text(&head)),
+        put_record(key::THREAD, &old_key, json::to_text(&ended)),
+        put_record(key::HEAD, &old_key, json::to_text(&continued)),
+        put_record(key::THREAD, &link_key, json::to_text(&next)),
+        put_record(key::HEAD, &link_key, json::to_text(&head)),
     ]
 }

@@ -11,7 +11,7 @@ mod related_thread;
 mod tree_entries;
 
 pub use money::ChainFunds;
-pub use other_threads::{DueCall, is_revival};
+pub use other_threads::{DueCall, is_revival, is_sweep_due};
 pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
 pub use tree_entries::{DUE_NEW, due_write, is_indexed_as_interrupted, is_tree_entry};
 

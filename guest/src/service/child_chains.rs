@@ -46,7 +46,8 @@ impl<P: HostPorts> ThreadService<P> {
         for key in keys {
             let at = firsts.threads.iter().position(|first| first.key() == *key);
             let first = at.map(|at| firsts.threads.remove(at));
-            let why = firsts.unreadable.iter().find(|(name, _)| name == key);
+            let name = id::printable_id(key);
+            let why = firsts.unreadable.iter().find(|(other, _)| *other == name);
             let why = why.map(|(_, why)| why.clone()).unwrap_or_default();
             match &first {
                 Some(first) if first.tip_key() != *key => tips.push(first.tip_key()),

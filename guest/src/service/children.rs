@@ -207,8 +207,8 @@ impl<P: HostPorts> ThreadService<P> {
         Err(hidden())
     }
 
-    /// Loads the tip of a chain that this thread reaches and that is not its own; `thread` names any
-    /// link of it.
+    /// Loads the tip of a chain that this thread reaches and that is not its own. `thread` names
+    /// any link of it.
     fn load_other_chain(&self, loaded: &LoadedThread, thread: &str) -> Result<LoadedThread, Error> {
         let found = self.load_reachable(loaded, thread)?;
         if found.thread.value.chain == loaded.thread.value.chain {

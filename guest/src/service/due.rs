@@ -1,4 +1,4 @@
-//! What is due: the threads that a driver should begin, take over, or sweep now.
+//! Due threads: those that a driver should begin, take over, or sweep now.
 //!
 //! Due entries are read in the order of their times and never late, so the head of each thread
 //! decides. Under the root of a tree only the threads of that tree are loaded: each due entry names
@@ -13,7 +13,7 @@ use crate::ports::{HostPorts, ScanPage};
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::{
-    LoadedThread, WaitStanding, is_to_be_revived, is_tree_entry, wait_standing,
+    DueCall, LoadedThread, WaitStanding, is_to_be_revived, is_tree_entry, wait_standing,
 };
 use threadkeep_core::runner;
 use threadkeep_core::thread::{Head, ThreadStatus};
@@ -36,6 +36,8 @@ pub struct DueThread {
     pub loaded: LoadedThread,
     /// Store version of its partial, 0 if there is none.
     pub partial: u64,
+    /// The call that it needs first.
+    pub call: DueCall,
 }
 
 /// A page of threads that need a driver.
@@ -199,7 +201,12 @@ impl<P: HostPorts> ThreadService<P> {
                 .iter()
                 .find(|item| item.collection == key::PARTIAL && item.name == key)
                 .map_or(0, |item| item.version);
-            due.push(DueThread { loaded, partial });
+            let call = DueCall::first_for(&loaded.head.value);
+            due.push(DueThread {
+                loaded,
+                partial,
+                call,
+            });
         }
         Ok(due)
     }

@@ -75,7 +75,7 @@ impl<P: HostPorts> ThreadService<P> {
             let child = match tip {
                 Ok(child) => child,
                 Err(why) => {
-                    unreadable.push((key.clone(), why));
+                    unreadable.push((id::printable_id(key), why));
                     continue;
                 }
             };

@@ -197,7 +197,7 @@ impl TreePage {
     fn push(&mut self, key: &str, depth: u32, tip: Result<LoadedThread, String>) {
         match tip {
             Ok(tip) => self.branches.push((tip, depth)),
-            Err(why) => self.unreadable.push((key.to_owned(), why)),
+            Err(why) => self.unreadable.push((id::printable_id(key), why)),
         }
     }
 }

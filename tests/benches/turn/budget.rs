@@ -1,5 +1,5 @@
-//! Runs at other places than a root with a budget: without one, below one, and in the second link of
-//! a chain.
+//! Runs at other places than a root with a budget: without one, below one, and in the second link
+//! of a chain.
 
 use super::native::NativeRun;
 use super::world::{self, DIRECTIVE_NAME};

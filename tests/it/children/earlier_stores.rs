@@ -26,7 +26,7 @@ fn age_due_entries(store: &dyn StorageBackend) {
         let found = store.get(&[RecordKey::new("thread", thread)]).unwrap();
         let record: Value = serde_json::from_str(&found[0].value).unwrap();
         let chain = record["chain"].as_str().unwrap().to_ascii_lowercase();
-        ops.push(put("due", &name, json!({ "root": chain }).to_string()));
+        ops.push(put_op("due", &name, json!({ "root": chain }).to_string()));
     }
     store.commit(&ops, false).unwrap();
 }
@@ -38,7 +38,7 @@ fn age_store(store: &dyn StorageBackend) {
     for (name, value) in records(store, "chain") {
         let mut record: Value = serde_json::from_str(&value).unwrap();
         record.as_object_mut().unwrap().remove("spawned");
-        ops.push(put("chain", &name, record.to_string()));
+        ops.push(put_op("chain", &name, record.to_string()));
     }
     for (name, _) in records(store, "index") {
         if name.starts_with("child\u{1}") || name.starts_with("interrupted\u{1}") {
@@ -49,7 +49,7 @@ fn age_store(store: &dyn StorageBackend) {
     store.commit(&ops, false).unwrap();
 }
 
-fn put(collection: &str, name: &str, value: String) -> CommitOp {
+fn put_op(collection: &str, name: &str, value: String) -> CommitOp {
     CommitOp::Put {
         key: RecordKey::new(collection, name),
         expect: RecordExpectation::Any,
@@ -78,7 +78,7 @@ fn aged_family() -> (ThreadFamily, [String; 4]) {
     (family, [begun, interrupted, created, below])
 }
 
-fn sorted(mut threads: Vec<String>) -> Vec<String> {
+fn sort_threads(mut threads: Vec<String>) -> Vec<String> {
     threads.sort();
     threads
 }
@@ -90,8 +90,8 @@ fn trees_of_an_earlier_build_go_on() {
     let due = family.due().into_iter().map(|(thread, _)| thread).collect();
     let expected = [&interrupted, &created, &below].map(Clone::clone);
     assert_eq!(
-        sorted(due),
-        sorted(expected.to_vec()),
+        sort_threads(due),
+        sort_threads(expected.to_vec()),
         "one of them is to be revived"
     );
     let tree = family.world.service.tree(&boss, None).unwrap().0;

@@ -10,7 +10,7 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::service::ThreadService;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_tests::counting_store::{CountingStore, StorageCalls};
+use threadkeep_tests::counting_store::{CallCountingStore, StorageCalls};
 use threadkeep_tests::fixture::MapLibrary;
 use threadkeep_tests::native::NativePorts;
 use threadkeep_tests::planted_links::plant_link;
@@ -18,13 +18,13 @@ use threadkeep_tests::planted_links::plant_link;
 /// Children that one reply spawns.
 const SPAWNS: usize = 16;
 
-fn counted_world() -> (RunnerFixture, Arc<CountingStore>) {
-    let store = CountingStore::over(Arc::new(MemoryStore::new()));
-    let world = RunnerFixture::over(Arc::<CountingStore>::clone(&store), MapLibrary::small());
+fn counted_world() -> (RunnerFixture, Arc<CallCountingStore>) {
+    let store = CallCountingStore::over(Arc::new(MemoryStore::new()));
+    let world = RunnerFixture::over(Arc::<CallCountingStore>::clone(&store), MapLibrary::small());
     (world, store)
 }
 
-fn counted_family() -> (ThreadFamily, Arc<CountingStore>) {
+fn counted_family() -> (ThreadFamily, Arc<CallCountingStore>) {
     let (world, store) = counted_world();
     (ThreadFamily::in_world(world), store)
 }
@@ -118,7 +118,7 @@ fn a_page_of_due_threads_makes_three_gets() {
     }
 }
 
-/// What is due in a tree is found without the records of other trees.
+/// Due threads of a tree are found without the records of other trees.
 #[test]
 fn due_threads_of_other_trees_are_not_loaded() {
     let (mut family, store) = counted_family();
@@ -140,7 +140,7 @@ fn due_threads_of_other_trees_are_not_loaded() {
 }
 
 /// Counts a turn of a running thread in a warm instance: a reply with a call, and its result.
-fn count_turn(world: &mut RunnerFixture, store: &CountingStore, thread: &str) -> [usize; 2] {
+fn count_turn(world: &mut RunnerFixture, store: &CallCountingStore, thread: &str) -> [usize; 2] {
     let mut counts = [0; 2];
     for _ in 0..2 {
         store.take_calls();

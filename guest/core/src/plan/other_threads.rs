@@ -1,5 +1,5 @@
-//! Tells if a commit of one thread gives other threads something to do, and which call gets a due
-//! thread going.
+//! Tells if a commit of one thread gives other threads something to do, and which calls a due
+//! thread needs.
 
 use super::{CommitPlan, StoreWrite};
 use crate::thread::{Head, ThreadStatus};
@@ -8,6 +8,8 @@ use crate::{id, key};
 /// The call by which a driver gets a due thread going.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DueCall {
+    /// An end takes effect, or is passed on to the children; what is due after it is due again.
+    Sweep,
     /// A new holder begins the run, or continues a suspended one.
     Start,
     /// A new holder takes over a wait that is over, or a run whose lease has expired.
@@ -15,7 +17,15 @@ pub enum DueCall {
 }
 
 impl DueCall {
-    /// Returns the call that fits a thread that is due.
+    /// Returns the first call for a thread that is due.
+    pub fn first_for(head: &Head) -> Self {
+        match is_sweep_due(head) {
+            true => Self::Sweep,
+            false => Self::for_thread(head),
+        }
+    }
+
+    /// Returns the call that gets a due thread going, once no sweep is due.
     pub fn for_thread(head: &Head) -> Self {
         match head.status {
             ThreadStatus::Running | ThreadStatus::Waiting => Self::Claim,
@@ -33,10 +43,17 @@ impl DueCall {
     /// The name of the call.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Sweep => "sweep",
             Self::Start => "start",
             Self::Claim => "claim",
         }
     }
+}
+
+/// Returns true if the thread was ended, or is to be, and its children have still to be told.
+pub fn is_sweep_due(head: &Head) -> bool {
+    let takes_effect = head.intent.is_some() && head.status != ThreadStatus::Running;
+    head.sweep.is_some() || takes_effect
 }
 
 /// Returns true if a due thread is suspended and is to go on before waits are looked at: a thread
