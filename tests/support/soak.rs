@@ -1,4 +1,4 @@
-//! How often a test repeats what it does: `cargo xtask soak` asks for more than usual.
+//! The number of repetitions of a test: `cargo xtask soak` asks for more than usual.
 
 /// The variable with the factor, a whole number from 1.
 const FACTOR: &str = "THREADKEEP_SOAK";
