@@ -179,7 +179,8 @@ async fn a_tree_whose_process_is_killed_again_and_again_is_completed() {
         for (thread, told) in &told {
             let found = project.tenant().get(thread).await.unwrap();
             let (turns, status) = (found.cost.turns, found.status);
-            let kept = turns >= told.turns && told.end.as_ref().is_none_or(|end| *end == status);
+            let kept = u64::from(turns) >= told.turns
+                && told.end.as_ref().is_none_or(|end| *end == status);
             let what = format!("{told:?}, has {turns} turns and is {status}");
             assert!(kept, "seed {seed}, kill {kill}: {thread} lost {what}");
         }
