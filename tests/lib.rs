@@ -28,3 +28,5 @@ pub mod native;
 pub mod planted_links;
 #[path = "support/programs.rs"]
 pub mod programs;
+#[path = "support/soak.rs"]
+pub mod soak;

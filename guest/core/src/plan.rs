@@ -11,7 +11,7 @@ mod related_thread;
 mod tree_entries;
 
 pub use money::ChainFunds;
-pub use other_threads::{DueCall, is_revival, is_sweep_due};
+pub use other_threads::{DueCall, due_calls, is_revival};
 pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
 pub use tree_entries::{DUE_NEW, due_write, is_indexed_as_interrupted, is_tree_entry};
 
@@ -20,7 +20,7 @@ use crate::history::{
     AdmittedAttempt, CommitReason, Entry, Event, RaisedEvent, SettledHold, StepAnswer,
     provider_messages_of,
 };
-use crate::json::{self, ToJson};
+use crate::json::{self, JsonValue, ToJson};
 use crate::key;
 use crate::ledger::{Account, ChargeBasis, LedgerRefusal, TOKENS_PER_SECOND, UnknownBill};
 use crate::limits::ThreadCaps;
@@ -239,6 +239,8 @@ pub struct ThreadChange<'a> {
     pub lost_mail: Vec<u32>,
     /// Charges for calls of an external loop that ended with the change and were not settled.
     pub charges: Vec<SettledHold>,
+    /// Where the run that the change begins comes from.
+    pub about: Option<JsonValue<'static>>,
     related_heads: Vec<related_thread::ChangedHead>,
     /// Writes beyond the records of the thread.
     pub extra: Vec<StoreWrite>,
@@ -272,6 +274,7 @@ impl<'a> ThreadChange<'a> {
             mail: Vec::new(),
             lost_mail: Vec::new(),
             charges: Vec::new(),
+            about: None,
             related_heads: Vec::new(),
             extra: Vec::new(),
             closing: false,
@@ -502,6 +505,7 @@ impl<'a> ThreadChange<'a> {
             settled: self.settled.take(),
             admitted: self.admitted.take(),
             charged: std::mem::take(&mut self.charges),
+            about: self.about.take(),
             events: std::mem::take(&mut self.events),
         }
     }

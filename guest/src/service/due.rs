@@ -13,7 +13,7 @@ use crate::ports::{HostPorts, ScanPage};
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::{
-    DueCall, LoadedThread, WaitStanding, is_to_be_revived, is_tree_entry, wait_standing,
+    LoadedThread, WaitStanding, is_to_be_revived, is_tree_entry, wait_standing,
 };
 use threadkeep_core::runner;
 use threadkeep_core::thread::{Head, ThreadStatus};
@@ -25,6 +25,8 @@ const DUE_SCANS_MAX: u32 = 20;
 /// Fewest and most due entries that one scan reads.
 const SCAN_ENTRIES_MIN: u32 = 16;
 const SCAN_ENTRIES_MAX: u32 = 500;
+/// Most due entries among which the next one of a tree is looked for.
+const NEXT_ENTRIES_MAX: u32 = 100;
 /// First character of a cursor: the list that it lies in.
 const INTERRUPTED_LIST: &str = "i";
 const DUE_LIST: &str = "d";
@@ -36,8 +38,6 @@ pub struct DueThread {
     pub loaded: LoadedThread,
     /// Store version of its partial, 0 if there is none.
     pub partial: u64,
-    /// The call that it needs first.
-    pub call: DueCall,
 }
 
 /// A page of threads that need a driver.
@@ -47,9 +47,9 @@ pub struct DuePage {
     pub threads: Vec<DueThread>,
     /// Start of the next page.
     pub cursor: Option<String>,
-    /// On the last page, the next time, in milliseconds, at which a thread may become due without
-    /// being told anything. It may be early and is never late; `None` if no time is known.
-    pub next: Option<u64>,
+    /// Time at which the next thread may be due that is not yet, of those that were looked at; on
+    /// the last page, of all. It may be early and is never late.
+    pub next: Option<UnixTime>,
 }
 
 /// The threads among which due ones are looked for.
@@ -78,47 +78,16 @@ impl<P: HostPorts> ThreadService<P> {
         limit: u32,
         cursor: Option<String>,
         under: Option<&str>,
-    ) -> Result<(Vec<DueThread>, Option<String>), Error> {
-        let now = self.ports.now();
-        let (threads, cursor, _) = self.due_threads(limit, cursor, under, now)?;
-        Ok((threads, cursor))
-    }
-
-    /// Lists the same, and tells the next time at which a thread may be due.
-    pub fn ready_page(
-        &self,
-        limit: u32,
-        cursor: Option<String>,
-        under: Option<&str>,
     ) -> Result<DuePage, Error> {
-        let now = self.ports.now();
-        let (threads, cursor, scope) = self.due_threads(limit, cursor, under, now)?;
-        let next = match cursor.is_none() {
-            true => self.next_due_time(&scope, now)?,
-            false => None,
-        };
-        Ok(DuePage {
-            threads,
-            cursor,
-            next,
-        })
-    }
-
-    fn due_threads<'a>(
-        &self,
-        limit: u32,
-        cursor: Option<String>,
-        under: Option<&'a str>,
-        now: UnixTime,
-    ) -> Result<(Vec<DueThread>, Option<String>, DueScope<'a>), Error> {
         if limit == 0 || limit > PAGE_THREADS_MAX {
             return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 100").into());
         }
+        let now = self.ports.now();
         let scope = match under {
             None => DueScope::Store,
             Some(top) => self.scope_under(top)?,
         };
-        let candidates = match &scope {
+        let DueCandidates { threads, cursor } = match &scope {
             DueScope::Store => self.due_candidates(now, limit, cursor, None)?,
             DueScope::Tree(root) => self.tree_candidates(now, limit, cursor, root)?,
             DueScope::Walk(top) => {
@@ -130,8 +99,21 @@ impl<P: HostPorts> ThreadService<P> {
                 DueCandidates { threads, cursor }
             }
         };
-        let threads = self.choose_due(candidates.threads, now)?;
-        Ok((threads, candidates.cursor, scope))
+        let later = threads
+            .iter()
+            .filter_map(|(loaded, _)| due_time(&loaded.head.value));
+        let mut next = later.filter(|time| *time > now).min();
+        if cursor.is_none() {
+            next = [next, self.next_due_time(&scope, now)?]
+                .into_iter()
+                .flatten()
+                .min();
+        }
+        Ok(DuePage {
+            threads: self.choose_due(threads, now)?,
+            cursor,
+            next,
+        })
     }
 
     fn scope_under<'a>(&self, top: &'a str) -> Result<DueScope<'a>, Error> {
@@ -201,12 +183,7 @@ impl<P: HostPorts> ThreadService<P> {
                 .iter()
                 .find(|item| item.collection == key::PARTIAL && item.name == key)
                 .map_or(0, |item| item.version);
-            let call = DueCall::first_for(&loaded.head.value);
-            due.push(DueThread {
-                loaded,
-                partial,
-                call,
-            });
+            due.push(DueThread { loaded, partial });
         }
         Ok(due)
     }
@@ -326,18 +303,24 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Returns the time of the first due entry after now. Where none of the tree is near, it is the
-    /// time of the last entry that was read.
-    fn next_due_time(&self, scope: &DueScope<'_>, now: UnixTime) -> Result<Option<u64>, Error> {
-        let start = key::encode_number(now.millis().saturating_add(1));
+    /// time of the last entry that was read. A walk has read the heads themselves.
+    fn next_due_time(
+        &self,
+        scope: &DueScope<'_>,
+        now: UnixTime,
+    ) -> Result<Option<UnixTime>, Error> {
         let (tree, entries) = match scope {
-            DueScope::Tree(root) => (Some(root.as_str()), SCAN_ENTRIES_MAX),
-            DueScope::Store | DueScope::Walk(_) => (None, 1),
+            DueScope::Store => (None, 1),
+            DueScope::Tree(root) => (Some(root.as_str()), NEXT_ENTRIES_MAX),
+            DueScope::Walk(_) => return Ok(None),
         };
+        let start = key::encode_number(now.millis().saturating_add(1));
         let page = self.ports.scan(key::DUE, &start, "", entries, false)?;
         let unread = page.cursor.clone();
         let names = tree_names(page, tree);
         let first = names.first().or(unread.as_ref());
-        Ok(first.and_then(|name| u64::from_str_radix(name.get(..16)?, 16).ok()))
+        let millis = first.and_then(|name| key::leading_number(name));
+        Ok(millis.map(UnixTime::from_millis))
     }
 }
 
@@ -364,6 +347,14 @@ fn is_interrupted(loaded: &LoadedThread) -> bool {
     let (head, chain) = (&loaded.head.value, &loaded.chain.value);
     head.status == ThreadStatus::Suspended
         && wait_standing(head, !chain.has_account(), ThreadCaps::NONE) == WaitStanding::Interrupted
+}
+
+/// Returns the time at which a thread needs a driver, if the records tell one.
+fn due_time(head: &Head) -> Option<UnixTime> {
+    match head.status {
+        ThreadStatus::Running => head.expiry,
+        _ => head.due.map(UnixTime::from_millis),
+    }
 }
 
 /// Returns true if a thread is due and no holder drives it. A held thread needs no driver until its

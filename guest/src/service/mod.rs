@@ -12,6 +12,7 @@ pub mod history;
 pub mod ledger;
 pub mod maintenance;
 pub mod place;
+pub mod progress;
 pub mod registry;
 pub mod resolve;
 pub mod runner;

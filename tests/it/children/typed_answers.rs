@@ -7,9 +7,9 @@ use threadkeep_component::service::Error;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::{DueCall, is_revival};
+use threadkeep_core::plan::{DueCall, due_calls, is_revival};
 use threadkeep_core::runner::{LlmFailure, StepOutcome};
-use threadkeep_core::thread::{EndIntent, StatusCause, ThreadStatus, raise_floor};
+use threadkeep_core::thread::{StatusCause, ThreadStatus, raise_floor};
 
 /// True if the step that the thread's newest answer hands out concerns others.
 fn concerns_others(family: &ThreadFamily, thread: &str) -> bool {
@@ -80,17 +80,8 @@ fn a_due_thread_says_what_gets_it_going() {
     ] {
         let mut head = family.load(&child).head.value;
         head.status = status;
-        assert_eq!(DueCall::for_thread(&head), call, "{status}");
+        assert_eq!(due_calls(&head), [call], "{status}");
         assert_eq!(is_revival(&head), revive, "{status}");
-        assert_eq!(DueCall::first_for(&head), call, "{status}");
-        head.intent = Some(EndIntent::Kill);
-        let first = match status {
-            ThreadStatus::Running => call,
-            _ => DueCall::Sweep,
-        };
-        assert_eq!(DueCall::first_for(&head), first, "told to end, {status}");
-        head.sweep = Some(EndIntent::Kill);
-        assert_eq!(DueCall::first_for(&head), DueCall::Sweep, "{status}");
     }
 }
 

@@ -1,14 +1,14 @@
-//! Tells if a commit of one thread gives other threads something to do, and which calls a due
-//! thread needs.
+//! Tells if a commit of one thread gives other threads something to do, and which call gets a due
+//! thread going.
 
 use super::{CommitPlan, StoreWrite};
 use crate::thread::{Head, ThreadStatus};
 use crate::{id, key};
 
-/// The call by which a driver gets a due thread going.
+/// A call by which a driver gets a due thread going.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DueCall {
-    /// An end takes effect, or is passed on to the children; what is due after it is due again.
+    /// The thread passes its end on to its children.
     Sweep,
     /// A new holder begins the run, or continues a suspended one.
     Start,
@@ -16,30 +16,26 @@ pub enum DueCall {
     Claim,
 }
 
+/// Returns the calls that get a due thread going, in the order in which they are to be made.
+pub fn due_calls(head: &Head) -> Vec<DueCall> {
+    let held = head.status == ThreadStatus::Running;
+    let sweeps = head.sweep.is_some() || (head.intent.is_some() && !held);
+    let goes_on = match head.status {
+        ThreadStatus::Running | ThreadStatus::Waiting => Some(DueCall::Claim),
+        ThreadStatus::Created | ThreadStatus::Suspended | ThreadStatus::Idle => {
+            Some(DueCall::Start)
+        }
+        ThreadStatus::Completed
+        | ThreadStatus::Error
+        | ThreadStatus::Cancelled
+        | ThreadStatus::Killed
+        | ThreadStatus::Continued => None,
+    };
+    let sweep = sweeps.then_some(DueCall::Sweep);
+    sweep.into_iter().chain(goes_on).collect()
+}
+
 impl DueCall {
-    /// Returns the first call for a thread that is due.
-    pub fn first_for(head: &Head) -> Self {
-        match is_sweep_due(head) {
-            true => Self::Sweep,
-            false => Self::for_thread(head),
-        }
-    }
-
-    /// Returns the call that gets a due thread going, once no sweep is due.
-    pub fn for_thread(head: &Head) -> Self {
-        match head.status {
-            ThreadStatus::Running | ThreadStatus::Waiting => Self::Claim,
-            ThreadStatus::Created
-            | ThreadStatus::Suspended
-            | ThreadStatus::Idle
-            | ThreadStatus::Completed
-            | ThreadStatus::Error
-            | ThreadStatus::Cancelled
-            | ThreadStatus::Killed
-            | ThreadStatus::Continued => Self::Start,
-        }
-    }
-
     /// The name of the call.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -48,12 +44,6 @@ impl DueCall {
             Self::Claim => "claim",
         }
     }
-}
-
-/// Returns true if the thread was ended, or is to be, and its children have still to be told.
-pub fn is_sweep_due(head: &Head) -> bool {
-    let takes_effect = head.intent.is_some() && head.status != ThreadStatus::Running;
-    head.sweep.is_some() || takes_effect
 }
 
 /// Returns true if a due thread is suspended and is to go on before waits are looked at: a thread

@@ -1,8 +1,8 @@
 //! Creation of a thread: insert or fail, in one commit.
 
 use super::{
-    ChainRecord, CreatorOverrides, FORMAT, Head, ThreadRecord, ThreadStatus, UsageCounters,
-    genesis_hash,
+    ChainRecord, CreationRecord, CreatorOverrides, FORMAT, Head, ThreadRecord, ThreadStatus,
+    UsageCounters, creation_key, genesis_hash,
 };
 use crate::error::Error;
 use crate::json;
@@ -27,6 +27,9 @@ pub const CAPABILITIES_MAX: usize = 256;
 /// A caller's request for a new thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThreadDraft {
+    /// Name of the request, by which a repeated one is known; `None` for a child, which its
+    /// parent's commit makes once.
+    pub key: Option<String>,
     /// The whole id; `None` to generate one.
     pub id: Option<String>,
     /// Name of a directive.
@@ -106,32 +109,19 @@ pub fn create(
         created: now,
         id,
     };
-    let chain_parent = parent.as_ref().map(|parent| parent.chain.to_owned());
-    let (number, depth) = parent
-        .as_ref()
-        .map_or((0, 0), |parent| (parent.number, parent.depth));
-    let funds = match parent {
-        Some(parent) => parent.funds,
-        None => ChainFunds {
-            account: Account::new_root(thread.limits.spend),
-            above: Vec::new(),
-        },
-    };
-    let chain = ChainRecord {
-        format: FORMAT,
-        tip: thread.id.clone(),
-        parent: chain_parent,
-        number,
-        depth,
-        children: 0,
-        spawned: Some(0),
-        forks: 0,
-        account: funds.account,
-        above: funds.above,
-    };
+    let chain = new_chain(&thread, parent);
     let head = new_head(&thread, now);
+    let mut writes = creation_writes(&thread, &head, &chain)?;
+    if let Some(request) = &draft.key {
+        writes.push(StoreWrite::Put {
+            collection: key::SEEN,
+            key: creation_key(request)?,
+            expect: WriteCondition::Absent,
+            value: json::to_text(&CreationRecord::new(draft, &thread.id)),
+        });
+    }
     Ok(CommitPlan {
-        writes: creation_writes(&thread, &head, &chain)?,
+        writes,
         closing: false,
         thread,
         head,
@@ -199,6 +189,32 @@ pub fn check_title(title: Option<&str>) -> Result<(), Error> {
             "must be one line without control characters",
         )),
         _ => Ok(()),
+    }
+}
+
+fn new_chain(thread: &ThreadRecord, parent: Option<SpawnParent<'_>>) -> ChainRecord {
+    let chain_parent = parent.as_ref().map(|parent| parent.chain.to_owned());
+    let (number, depth) = parent
+        .as_ref()
+        .map_or((0, 0), |parent| (parent.number, parent.depth));
+    let funds = match parent {
+        Some(parent) => parent.funds,
+        None => ChainFunds {
+            account: Account::new_root(thread.limits.spend),
+            above: Vec::new(),
+        },
+    };
+    ChainRecord {
+        format: FORMAT,
+        tip: thread.id.clone(),
+        parent: chain_parent,
+        number,
+        depth,
+        children: 0,
+        spawned: Some(0),
+        forks: 0,
+        account: funds.account,
+        above: funds.above,
     }
 }
 
