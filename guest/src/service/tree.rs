@@ -33,11 +33,14 @@ pub struct TreePage {
     pub cursor: Option<String>,
 }
 
+/// A child that was read: the end of the name of its index entry, and the tip or its problem.
+type FoundChild = (String, Result<LoadedThread, String>);
+
 /// The children of one chain that were not visited yet.
 struct TreeLevel {
     index: ChildIndex,
-    /// Children that were read: the end of the name of the index entry, and the tip or its problem.
-    read: VecDeque<(String, Result<LoadedThread, String>)>,
+    /// Children that were read.
+    read: VecDeque<FoundChild>,
     /// Start of the part of the index that was not read.
     from: Option<String>,
 }
@@ -144,11 +147,7 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Returns the next child of a level; reads at most `limit` more of them where none is left.
-    fn next_child(
-        &self,
-        level: &mut TreeLevel,
-        limit: usize,
-    ) -> Result<Option<(String, Result<LoadedThread, String>)>, Error> {
+    fn next_child(&self, level: &mut TreeLevel, limit: usize) -> Result<Option<FoundChild>, Error> {
         let (start, end) = child_range(&level.index);
         while level.read.is_empty()
             && let Some(from) = level.from.take()
