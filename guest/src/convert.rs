@@ -35,12 +35,12 @@ use threadkeep_core::history::parse_user;
 use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::{DUE_NEW, due_calls, is_revival};
+use threadkeep_core::plan::{due_calls, is_revival};
 use threadkeep_core::runner::{
     CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock, Signal,
     StepOutcome, StepSubmission, ToolOutcome, ToolState,
 };
-use threadkeep_core::thread::StepKind;
+use threadkeep_core::thread::{DUE_NEW, StepKind};
 use threadkeep_core::time::UnixTime;
 
 pub fn instant(time: UnixTime) -> types::Instant {

@@ -3,10 +3,10 @@
 use threadkeep_component::ports::HostPorts;
 use threadkeep_component::service::ThreadService;
 use threadkeep_core::plan::{
-    DUE_NEW, StoreWrite, WriteCondition, due_write, index_write, is_indexed_as_interrupted,
+    StoreWrite, WriteCondition, due_write, index_write, is_indexed_as_interrupted,
 };
 use threadkeep_core::thread::{
-    ChainRecord, FORMAT, Head, ThreadRecord, ThreadStatus, UsageCounters, genesis_hash,
+    ChainRecord, DUE_NEW, FORMAT, Head, ThreadRecord, ThreadStatus, UsageCounters, genesis_hash,
 };
 use threadkeep_core::{id, json, key};
 

@@ -13,7 +13,7 @@ mod tree_entries;
 pub use money::ChainFunds;
 pub use other_threads::{DueCall, due_calls, is_revival};
 pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
-pub use tree_entries::{DUE_NEW, due_write, is_indexed_as_interrupted, is_tree_entry};
+pub use tree_entries::{due_write, is_indexed_as_interrupted, is_tree_entry};
 
 use crate::error::{self, Error};
 use crate::history::{

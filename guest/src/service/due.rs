@@ -30,6 +30,8 @@ const NEXT_ENTRIES_MAX: u32 = 100;
 /// First character of a cursor: the list that it lies in.
 const INTERRUPTED_LIST: &str = "i";
 const DUE_LIST: &str = "d";
+/// First characters of the cursor of a walk that looks for new threads alone. No id begins so.
+const NEW_LIST: &str = "\n";
 
 /// A thread that needs a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,14 +92,7 @@ impl<P: HostPorts> ThreadService<P> {
         let DueCandidates { threads, cursor } = match &scope {
             DueScope::Store => self.due_candidates(now, limit, cursor, None)?,
             DueScope::Tree(root) => self.tree_candidates(now, limit, cursor, root)?,
-            DueScope::Walk(top) => {
-                let (branches, cursor) = self.tree(top, cursor.as_deref())?;
-                // The driver of a tree decides itself about starting the top; the threads below
-                // continue with it.
-                let threads = branches.into_iter();
-                let threads = threads.map(|(loaded, depth)| (loaded, depth > 0)).collect();
-                DueCandidates { threads, cursor }
-            }
+            DueScope::Walk(top) => self.walk_candidates(top, cursor.as_deref())?,
         };
         let later = threads
             .iter()
@@ -213,6 +208,29 @@ impl<P: HostPorts> ThreadService<P> {
         let ceiling = self.policy_with_preset(None)?.limits;
         *known = Some(ceiling);
         Ok(ceiling)
+    }
+
+    /// Reads a page of a thread and all below it: first without new threads, and then those alone.
+    fn walk_candidates(&self, top: &str, cursor: Option<&str>) -> Result<DueCandidates, Error> {
+        let given = cursor.and_then(|cursor| cursor.strip_prefix(NEW_LIST));
+        let (lists_new, cursor) = match given {
+            Some(given) => (true, Some(given).filter(|given| !given.is_empty())),
+            None => (false, cursor),
+        };
+        let (branches, next) = self.tree(top, cursor)?;
+        // The driver of a tree decides itself about starting the top; the threads below continue
+        // with it.
+        let threads = branches.into_iter();
+        let threads = threads.filter(|(loaded, _)| is_new(&loaded.head.value) == lists_new);
+        let cursor = match next {
+            Some(next) if lists_new => Some(format!("{NEW_LIST}{next}")),
+            None if !lists_new => Some(NEW_LIST.to_owned()),
+            next => next,
+        };
+        Ok(DueCandidates {
+            threads: threads.map(|(loaded, depth)| (loaded, depth > 0)).collect(),
+            cursor,
+        })
     }
 
     /// Reads a page of the threads of a tree: those that were interrupted, then those that are due.
@@ -340,6 +358,11 @@ fn tree_names(page: ScanPage, tree: Option<&str>) -> Vec<String> {
 fn is_indexed_root(loaded: &LoadedThread) -> bool {
     let chain = &loaded.chain.value;
     chain.parent.is_none() && chain.above.is_empty() && chain.spawned.is_some()
+}
+
+/// Returns true if a thread was not begun yet, and is not to be ended.
+fn is_new(head: &Head) -> bool {
+    head.status == ThreadStatus::Created && head.sweep.is_none() && head.intent.is_none()
 }
 
 /// Returns true if the thread was interrupted, whatever the operator's caps are.

@@ -9,11 +9,6 @@ use crate::json::{self, ObjectReader, ObjectWriter};
 use crate::thread::{ChainRecord, Head};
 use crate::{id, key};
 
-/// Due time of a new thread: at once, but after the threads of time 0, which were told something,
-/// must pass something on, or wait for nothing more. So a driver that has no room to begin more
-/// threads need not read past them.
-pub const DUE_NEW: u64 = 1;
-
 impl ThreadChange<'_> {
     /// Replaces the due entry of the thread where its time has changed. A thread that is created,
     /// waiting or held, or that has mail to take, has one; it is never later than its true time. It

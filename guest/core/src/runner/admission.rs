@@ -8,10 +8,11 @@ use super::{
 use crate::history::{AdmittedAttempt, Message, MessageRole};
 use crate::ledger::{LedgerRefusal, OverrunOutcome};
 use crate::money::NanoUsd;
-use crate::plan::{DUE_NEW, ThreadChange};
+use crate::plan::ThreadChange;
 use crate::settings::PinnedSettings;
 use crate::thread::{
-    Head, Hold, PendingStep, StatusCause, StepKind, ThreadStatus, find_reached_cap, raise_advice,
+    DUE_NEW, Head, Hold, PendingStep, StatusCause, StepKind, ThreadStatus, find_reached_cap,
+    raise_advice,
 };
 use crate::time::UnixTime;
 

@@ -90,7 +90,7 @@ pub fn signal(
         Signal::Message(message) if change.head.round.is_some() => {
             push_inbox_message(&mut change, &message)?;
             if head.status != ThreadStatus::Waiting {
-                change.head.due = Some(0);
+                change.head.mark_due();
             }
             change.into_head_plan()?
         }
@@ -99,7 +99,7 @@ pub fn signal(
             // Messages that were sent before stand before it.
             take_mail(&mut change);
             change.push_event(Event::Message(message));
-            change.head.due = Some(0);
+            change.head.mark_due();
             change.into_plan(CommitReason::UserMessage)?
         }
         Signal::Cancel if held => {

@@ -1,17 +1,15 @@
 //! Creation of a thread: insert or fail, in one commit.
 
 use super::{
-    ChainRecord, CreationRecord, CreatorOverrides, FORMAT, Head, ThreadRecord, ThreadStatus,
-    UsageCounters, creation_key, genesis_hash,
+    ChainRecord, CreationRecord, CreatorOverrides, DUE_NEW, FORMAT, Head, ThreadRecord,
+    ThreadStatus, UsageCounters, creation_key, genesis_hash,
 };
 use crate::error::Error;
 use crate::json;
 use crate::ledger::Account;
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
-use crate::plan::{
-    ChainFunds, CommitPlan, DUE_NEW, StoreWrite, WriteCondition, due_write, index_write,
-};
+use crate::plan::{ChainFunds, CommitPlan, StoreWrite, WriteCondition, due_write, index_write};
 use crate::time::UnixTime;
 use crate::{id, key};
 

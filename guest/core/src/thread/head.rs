@@ -13,6 +13,11 @@ use crate::time::UnixTime;
 /// a provider's text escaped. Each commit of the thread rewrites it.
 pub const HEAD_BYTES_MAX: usize = 30 << 10;
 
+/// Due time of a new thread: at once, but after the threads of time 0, which were told something,
+/// must pass something on, or wait for nothing more. So a driver that has no room to begin more
+/// threads need not read past them.
+pub const DUE_NEW: u64 = 1;
+
 /// Stored under the key of the thread's id: about 1 KB as a rule, at most [`HEAD_BYTES_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
@@ -97,6 +102,14 @@ record!(Head {
 });
 
 impl Head {
+    /// Makes a thread that no caller holds due: at once, and a new one as new ones are.
+    pub fn mark_due(&mut self) {
+        self.due = Some(match self.status {
+            ThreadStatus::Created => DUE_NEW,
+            _ => 0,
+        });
+    }
+
     /// Number of inbox messages that are not yet in the history.
     pub fn mail_count(&self) -> u64 {
         self.mail_to.saturating_sub(self.mail_from)

@@ -167,7 +167,7 @@ fn send_message(change: &mut ThreadChange<'_>, to: &RelatedThread, message: &Mes
     let number = head.mail_to;
     head.mail_to += 1;
     if !matches!(head.status, ThreadStatus::Running | ThreadStatus::Waiting) {
-        head.due = Some(0);
+        head.mark_due();
     }
     change
         .extra

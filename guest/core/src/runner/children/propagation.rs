@@ -8,10 +8,10 @@
 
 use crate::error::Error;
 use crate::history::Entry;
-use crate::plan::{DUE_NEW, DecisionContext, LoadedThread, ThreadChange};
+use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::runner::CommitDecision;
 use crate::runner::ending::{end_thread_now, mark_sweep, request_cancel};
-use crate::thread::{EndIntent, Head, InboxMessage, ThreadStatus};
+use crate::thread::{DUE_NEW, EndIntent, Head, InboxMessage, ThreadStatus};
 
 /// Propagates an end to a thread: at once, or once its step is done if the thread is held. A thread
 /// that has ended, or has the same intent already, is left as it is.
