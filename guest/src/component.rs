@@ -219,7 +219,7 @@ impl exported::history::Guest for ThreadsComponent {
     ) -> Result<exported::history::Written, types::Error> {
         call_for(&thread, |service| {
             let events = convert::change_events(change)?;
-            service.append(&thread, token, convert::expected(expected), &events)
+            service.append(&thread, token, convert::expected_version(expected), &events)
         })
         .map(|written| convert::append_to_wit(&written))
     }

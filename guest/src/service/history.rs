@@ -96,8 +96,8 @@ impl<P: HostPorts> ThreadService<P> {
         Ok((loaded, lines, (last < until).then_some(last)))
     }
 
-    /// Loads a thread with a version that it has reached (the newest if it is `None`) and the hash of
-    /// its history up to there.
+    /// Loads a thread with a version that it has reached (the newest if it is `None`), and the hash
+    /// of its history up to there.
     pub fn snapshot(
         &self,
         thread: &str,

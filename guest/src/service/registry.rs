@@ -68,7 +68,7 @@ impl<P: HostPorts> ThreadService<P> {
             return Ok(None);
         };
         let made: CreationRecord = parse_record(item)?;
-        self.load(made.thread_for(draft)?).map(Some)
+        self.load(made.thread_for(&draft.digest())?).map(Some)
     }
 
     /// Lists a page of threads, newest first: all, or those of an index.

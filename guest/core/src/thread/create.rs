@@ -5,6 +5,7 @@ use super::{
     UsageCounters, creation_key, genesis_hash,
 };
 use crate::error::Error;
+use crate::hash::sha256;
 use crate::json;
 use crate::ledger::Account;
 use crate::limits::ThreadCaps;
@@ -131,14 +132,7 @@ pub fn create(
     };
     let head = new_head(&thread, now);
     let mut writes = creation_writes(&thread, &head, &chain)?;
-    if let Some(request) = &draft.key {
-        writes.push(StoreWrite::Put {
-            collection: key::SEEN,
-            key: creation_key(request)?,
-            expect: WriteCondition::Absent,
-            value: json::to_text(&CreationRecord::new(draft, &thread.id)),
-        });
-    }
+    writes.extend(request_write(draft, &thread.id)?);
     Ok(CommitPlan {
         writes,
         closing: false,
@@ -148,6 +142,45 @@ pub fn create(
         above: Vec::new(),
         entry: None,
     })
+}
+
+impl ThreadDraft {
+    /// Returns a digest of everything but the key, by which a repeated request is known.
+    pub fn digest(&self) -> String {
+        let Self {
+            key: _,
+            id,
+            directive,
+            agent,
+            task,
+            title,
+            overrides,
+            inputs,
+        } = self;
+        let names = [id, directive, agent, task, title].map(json::to_text);
+        let [id, directive, agent, task, title] = &names;
+        let overrides = json::to_text(overrides);
+        sha256(&[
+            "draft", id, directive, agent, task, title, &overrides, inputs,
+        ])
+    }
+}
+
+/// Returns the write that remembers the request, if it has a key.
+fn request_write(draft: &ThreadDraft, thread: &str) -> Result<Option<StoreWrite>, Error> {
+    let Some(request) = &draft.key else {
+        return Ok(None);
+    };
+    let record = CreationRecord {
+        draft: draft.digest(),
+        thread: thread.to_owned(),
+    };
+    Ok(Some(StoreWrite::Put {
+        collection: key::SEEN,
+        key: creation_key(request)?,
+        expect: WriteCondition::Absent,
+        value: json::to_text(&record),
+    }))
 }
 
 /// Returns the id of the thread that a draft makes. Every error that a draft can have is found

@@ -1,4 +1,4 @@
-//! What is refused, and by which name.
+//! Refusals, each by the name of the function or field.
 
 use super::super::fixture::message;
 use super::{ContractTenant, HELLO, THREAD, draft_of, refusal};
