@@ -10,7 +10,9 @@ use threadkeep_core::runner::{
     Attempt, LlmCompletion, LlmFailure, ReplyBlock, StepOutcome, ToolOutcome, ToolState,
 };
 use threadkeep_core::settings::PinnedSettings;
-use threadkeep_core::thread::{ChainRecord, ChargedAttempt, ExternalHold, Head, ThreadRecord};
+use threadkeep_core::thread::{
+    ChainRecord, ChargedAttempt, CreationRecord, ExternalHold, Head, ThreadRecord,
+};
 use threadkeep_core::transcript::{jsonl, manifest, state_json, thread_json};
 
 /// A function that reads a text and writes it again.
@@ -23,7 +25,11 @@ macro_rules! rewrite {
 /// Reads a text and writes it again.
 type RewriteFn = fn(&str) -> String;
 
-const RECORDS: [(RewriteFn, &str); 13] = [
+const RECORDS: [(RewriteFn, &str); 15] = [
+    (
+        rewrite!(CreationRecord),
+        r#"{"draft":"00ff","thread":"Research-1"}"#,
+    ),
     (
         rewrite!(ThreadRecord),
         concat!(
@@ -137,6 +143,14 @@ const RECORDS: [(RewriteFn, &str); 13] = [
         ),
     ),
     (
+        rewrite!(Entry),
+        concat!(
+            r#"{"format":1,"version":8,"reason":"user-message","time":{"seconds":0,"nanos":0},"#,
+            r#""run":2,"commit":"","previous":"","answers":{"version":7,"hash":"aa"},"#,
+            r#""about":{"origin":"acme","parent":{"run":3.0}},"events":[]}"#
+        ),
+    ),
+    (
         rewrite!(ExternalHold),
         concat!(
             r#"{"version":7,"key":"turn-1","model":"m","amount":5,"prices":{"input":1,"#,
@@ -210,10 +224,14 @@ const EVENTS: [&str; 21] = [
 ];
 
 /// Events that were added later.
-const EVENTS_LATER: [&str; 1] = [concat!(
-    r#"{"type":"usage_corrected","version":7,"charged":5,"spend":4,"usage":{"input":1,"#,
-    r#""output":2,"read":3,"write":4,"reasoning":0}}"#
-)];
+const EVENTS_LATER: [&str; 3] = [
+    concat!(
+        r#"{"type":"usage_corrected","version":7,"charged":5,"spend":4,"usage":{"input":1,"#,
+        r#""output":2,"read":3,"write":4,"reasoning":0}}"#
+    ),
+    r#"{"type":"note","name":"acme.step","body":{"n":0.10,"list":[-0,1e+400,null]}}"#,
+    r#"{"type":"note","name":"acme.step","body":null}"#,
+];
 
 #[test]
 fn records_and_entries_keep_their_bytes() {
