@@ -543,6 +543,28 @@ mod tests {
     }
 
     #[test]
+    fn a_call_is_named_by_its_number() {
+        let settle = |call| {
+            let words = [
+                "threadkeep",
+                "budget",
+                "settle",
+                "talk",
+                call,
+                "--amount",
+                "0.01",
+            ];
+            CommandLine::try_parse_from(words).map_err(|error| error.to_string())
+        };
+        assert!(settle("12").is_ok());
+        let refused = settle("turn-1").unwrap_err();
+        assert!(
+            refused.contains("number that `budget hold` printed"),
+            "{refused}"
+        );
+    }
+
+    #[test]
     fn providers() {
         assert_eq!(
             provider("scripted:a:b.json"),
