@@ -290,6 +290,8 @@ impl<'a> ChatSession<'a> {
         let watch = RunWatch::new(&mut self.interrupts, FirstPress::Stops, stream);
         let driven = watch.drive(opened, thread, Some(message), screen).await;
         let driven = driven.map_err(|fault| run::with_created_hint(opened, fault, thread))?;
+        // The run may have gone on in another thread, and the chat does so as well.
+        thread.clone_from(&driven.answer.thread_id);
         let json = screen.properties().json;
         let (status, stopped) = (driven.answer.status.as_str(), driven.presses == 1);
         *next = status == "idle" || (status == "suspended" && stopped);

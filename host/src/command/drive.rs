@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use threadkeep::documents::DocumentWriter;
 use threadkeep::driver::{
-    CommitObserver, DriveError, EndedRun, EventSink, RunEvent, StopLevel, StopSender, stop_channel,
+    DriveError, EndedRun, EventSink, RunEvent, StopLevel, StopSender, stop_channel,
 };
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
@@ -75,6 +75,8 @@ pub struct RunWatch<'a> {
     presses: u32,
     terminated: bool,
     cancel: Option<JoinHandle<()>>,
+    /// The thread that the run is in.
+    current: String,
     /// The threads of the tree that this command performed, each with the version before its first
     /// run.
     performed: BTreeMap<String, u64>,
@@ -90,6 +92,7 @@ impl<'a> RunWatch<'a> {
             presses: 0,
             terminated: false,
             cancel: None,
+            current: String::new(),
             performed: BTreeMap::new(),
             stream,
         }
@@ -103,6 +106,7 @@ impl<'a> RunWatch<'a> {
         input: Option<String>,
         screen: &mut OutputScreen,
     ) -> Result<DriveOutcome, CommandFault> {
+        thread.clone_into(&mut self.current);
         opened.catch_up(screen).await;
         let writer = opened.document_writer();
         let done = self
@@ -111,11 +115,11 @@ impl<'a> RunWatch<'a> {
         if let Some(cancel) = self.cancel.take() {
             let _ = tokio::time::timeout(SIGNAL_TIME_MAX, cancel).await;
             if let Some(writer) = &writer {
-                writer.on_commit(thread);
+                writer.enqueue(&self.current);
             }
         }
         if let Some(writer) = writer {
-            flush_documents(&writer, thread, self.interrupts, screen).await;
+            flush_documents(&writer, &self.current, self.interrupts, screen).await;
         }
         tokio::select! {
             biased;
@@ -123,7 +127,7 @@ impl<'a> RunWatch<'a> {
             // A user who leaves now loses at most one line of the log.
             _ = self.interrupts.next() => {}
         }
-        self.build_answer(opened, thread, done, screen).await
+        self.build_answer(opened, done, screen).await
     }
 
     /// Drives the run to its end. Returns `None` if the user would not wait for the end.
@@ -149,7 +153,7 @@ impl<'a> RunWatch<'a> {
                 biased;
                 interrupt = self.interrupts.next() => {
                     let tenant = opened.tenant();
-                    if !self.handle_interrupt(interrupt, tenant, thread, &stopper, screen) {
+                    if !self.handle_interrupt(interrupt, tenant, &stopper, screen) {
                         break None;
                     }
                 }
@@ -169,7 +173,6 @@ impl<'a> RunWatch<'a> {
         &mut self,
         interrupt: ProcessInterrupt,
         tenant: &Tenant,
-        thread: &str,
         stopper: &Arc<StopSender>,
         screen: &mut OutputScreen,
     ) -> bool {
@@ -184,7 +187,7 @@ impl<'a> RunWatch<'a> {
             // A cancel is the decision of a user; a request to end the process is not.
             (1, FirstPress::Cancels) if interrupt == ProcessInterrupt::Press => {
                 screen.note("cancelling; press Ctrl-C again to stop at once");
-                self.spawn_cancel(tenant, thread, stopper);
+                self.spawn_cancel(tenant, stopper);
                 true
             }
             (1, _) => {
@@ -206,8 +209,8 @@ impl<'a> RunWatch<'a> {
 
     /// Signals the cancel before stopping: the steps that the run then submits end as cancelled,
     /// not as stopped.
-    fn spawn_cancel(&mut self, tenant: &Tenant, thread: &str, stopper: &Arc<StopSender>) {
-        let (tenant, thread) = (tenant.clone(), thread.to_owned());
+    fn spawn_cancel(&mut self, tenant: &Tenant, stopper: &Arc<StopSender>) {
+        let (tenant, thread) = (tenant.clone(), self.current.clone());
         let stopper = Arc::clone(stopper);
         self.cancel = Some(tokio::spawn(async move {
             let signalled = signal_cancel(&tenant, &thread);
@@ -225,6 +228,10 @@ impl<'a> RunWatch<'a> {
             RunEvent::Thinking(_) => stream.show_thinking(screen),
             RunEvent::ToolNamed(_) | RunEvent::Ended(_) | RunEvent::AfterFailed { .. } => {}
             RunEvent::Restarted => stream.show_restart(screen),
+            RunEvent::HandedOff { to, .. } => {
+                stream.show_hand_off(screen, &to);
+                self.current = to;
+            }
             RunEvent::Waits { .. } => stream.show_child_wait(screen),
             RunEvent::Child { thread, event } => show_child_event(stream, &thread, &event, screen),
             RunEvent::ToolStarted {
@@ -255,6 +262,10 @@ impl<'a> RunWatch<'a> {
             } => {
                 self.performed.entry(thread.clone()).or_insert(*version);
             }
+            // All of a thread that continues another is of this run.
+            RunEvent::HandedOff { to, .. } => {
+                self.performed.entry(to.clone()).or_insert(0);
+            }
             RunEvent::Child { event, .. } => self.note_performed(event),
             _ => {}
         }
@@ -265,10 +276,14 @@ impl<'a> RunWatch<'a> {
     async fn build_answer(
         mut self,
         opened: &CommandProject,
-        thread: &str,
         done: Option<Result<EndedRun, DriveError>>,
         screen: &mut OutputScreen,
     ) -> Result<DriveOutcome, CommandFault> {
+        let thread = match &done {
+            Some(Ok(ended)) => ended.thread.clone(),
+            _ => self.current.clone(),
+        };
+        let thread = thread.as_str();
         let counts = matches!(&done, Some(Ok(ended)) if ended_with_reply(ended));
         self.stream.end(screen, counts);
         screen.end_line();
@@ -322,6 +337,9 @@ fn show_child_event(
 ) {
     match event {
         RunEvent::Started { run: 1, .. } => stream.show_child(screen, thread, "started"),
+        RunEvent::HandedOff { to, .. } => {
+            stream.show_child(screen, thread, &format!("goes on in {to}"));
+        }
         RunEvent::LeftAlone { message } => {
             stream.show_child(screen, thread, &format!("is left alone: {message}"));
         }

@@ -67,6 +67,13 @@ pub enum RunEvent {
         /// The reason of the last refusal.
         message: String,
     },
+    /// The run goes on in another thread: the next link of its chain. What follows is of that one.
+    HandedOff {
+        /// The thread that the run has left.
+        from: String,
+        /// The thread that it goes on in.
+        to: String,
+    },
     /// A turn is durable: what the thread has used so far.
     Turn(ThreadCosts),
     /// A call waits for its slot, because too many were made in a minute, or for money that other
@@ -147,8 +154,10 @@ pub struct StopCause {
 
 /// State of a thread whose run is no longer performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EndedRun {
-    /// The thread.
+    /// The thread that the run ended in. It may be another one than the run began in, which
+    /// [`RunEvent::HandedOff`] has reported then.
     pub thread: String,
     /// Its status.
     pub status: String,
@@ -223,6 +232,14 @@ impl EventSink {
                     RunEvent::Disbelieved { reported, counted }
                 }
             });
+        }
+    }
+
+    /// The same sink, for a run that goes on in another thread.
+    pub(super) fn renamed(&self, thread: &str) -> Self {
+        match self.child {
+            Some(_) => self.for_child(thread),
+            None => self.clone(),
         }
     }
 
