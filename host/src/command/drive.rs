@@ -7,8 +7,9 @@
 //! after the third `recover` closes its run. SIGTERM and SIGHUP suspend the thread, and `resume`
 //! continues it.
 
+use super::charges::load_charges;
 use super::interrupts::{InterruptStream, ProcessInterrupt};
-use super::session::{CommandProject, warn_stale};
+use super::session::{CommandProject, warn_stale, warn_unwritten};
 use super::{fault, tree_totals, view};
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -21,9 +22,8 @@ use threadkeep::driver::{
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::{RunAnswer, TreeTotalsView};
+use threadkeep_cli::answer::{ChargedRow, LeftAloneRow, RunAnswer, TreeTotalsView};
 use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::money;
 use threadkeep_cli::screen::OutputScreen;
 use threadkeep_cli::stream::RunStream;
 use tokio::task::JoinHandle;
@@ -31,8 +31,6 @@ use tokio::task::JoinHandle;
 /// Longest time to wait for a cancel to be written: after it the request is dropped without the
 /// cancel. The end of a run waits as long for it.
 const SIGNAL_TIME_MAX: Duration = Duration::from_secs(5);
-/// Most threads that are named because a call of theirs was charged; the others are added up.
-const CHARGED_NAMED_MAX: usize = 10;
 /// Most attempts to signal a cancel: other processes may be writing to the thread.
 const SIGNAL_TRIES: u32 = 5;
 
@@ -80,6 +78,7 @@ pub struct RunWatch<'a> {
     /// The threads of the tree that this command performed, each with the version before its first
     /// run.
     performed: BTreeMap<String, u64>,
+    left_alone: Vec<LeftAloneRow>,
     stream: RunStream,
 }
 
@@ -94,6 +93,7 @@ impl<'a> RunWatch<'a> {
             cancel: None,
             current: String::new(),
             performed: BTreeMap::new(),
+            left_alone: Vec::new(),
             stream,
         }
     }
@@ -253,20 +253,28 @@ impl<'a> RunWatch<'a> {
         }
     }
 
-    /// Remembers which threads were performed. What is charged for a call stands in a later entry
-    /// than the one that handed it out.
+    /// Remembers which threads were performed. The entry that begins a run may charge a call of the
+    /// process that it takes over from, and that which closes such a run does.
     fn note_performed(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Started {
                 thread, version, ..
-            } => {
-                self.performed.entry(thread.clone()).or_insert(*version);
+            }
+            | RunEvent::Recovered { thread, version } => {
+                let before = version.saturating_sub(1);
+                self.performed.entry(thread.clone()).or_insert(before);
             }
             // All of a thread that continues another is of this run.
             RunEvent::HandedOff { to, .. } => {
                 self.performed.entry(to.clone()).or_insert(0);
             }
-            RunEvent::Child { event, .. } => self.note_performed(event),
+            RunEvent::Child { thread, event } => match &**event {
+                RunEvent::LeftAlone { message } => self.left_alone.push(LeftAloneRow {
+                    thread_id: thread.clone(),
+                    message: message.clone(),
+                }),
+                event => self.note_performed(event),
+            },
             _ => {}
         }
     }
@@ -300,8 +308,9 @@ impl<'a> RunWatch<'a> {
             (Err(error), _) => return Err(fault::from_drive(opened, thread, error)),
             (Ok(_), Err(error)) => return Err(fault::from_thread_call(opened, thread, &error)),
         };
-        for note in UnknownCostCharges::gather(opened.tenant(), &thread.id, &self.performed).await {
-            screen.note(&note);
+        let charged = load_charges(opened.tenant(), &thread.id, &self.performed).await;
+        for row in &charged {
+            screen.note(&row.describe(&thread.id));
         }
         let (presses, terminated) = (self.presses, self.terminated);
         let tree = tree_totals::load_view(opened, &thread.id).await;
@@ -314,6 +323,8 @@ impl<'a> RunWatch<'a> {
             stopped: presses > 1,
             tree: tree.ok(),
             payer: payer.unwrap_or_else(|_| thread.id.clone()),
+            charged,
+            left_alone: self.left_alone,
         };
         Ok(DriveOutcome {
             answer: shape.into_answer(opened, &thread),
@@ -340,6 +351,13 @@ fn show_child_event(
         RunEvent::HandedOff { to, .. } => {
             stream.show_child(screen, thread, &format!("goes on in {to}"));
         }
+        RunEvent::Recovered { .. } => {
+            stream.show_child(
+                screen,
+                thread,
+                "was held by a process that died: it goes on",
+            );
+        }
         RunEvent::LeftAlone { message } => {
             stream.show_child(screen, thread, &format!("is left alone: {message}"));
         }
@@ -349,72 +367,6 @@ fn show_child_event(
             stream.show_child(screen, thread, &what);
         }
         _ => {}
-    }
-}
-
-/// Charges for calls of unknown cost: calls that were dropped or broke off.
-#[derive(Debug, Default)]
-struct UnknownCostCharges {
-    calls: u64,
-    spend: u64,
-    most: u64,
-}
-
-impl UnknownCostCharges {
-    /// Returns a note about each thread that was performed: the top first, then its children by
-    /// name, and one note for those that are too many to be named.
-    async fn gather(tenant: &Tenant, top: &str, performed: &BTreeMap<String, u64>) -> Vec<String> {
-        let (mut notes, mut others) = (Vec::new(), Self::default());
-        if let Some(before) = performed.get(top) {
-            notes.extend(Self::load_since(tenant, top, *before).await.to_note(""));
-        }
-        for (thread, before) in performed.iter().filter(|(thread, _)| *thread != top) {
-            let charges = Self::load_since(tenant, thread, *before).await;
-            match notes.len() < CHARGED_NAMED_MAX {
-                true => notes.extend(charges.to_note(&format!(" of {thread}"))),
-                false => others.add_entry(&charges),
-            }
-        }
-        notes.extend(others.to_note(" of other children"));
-        notes
-    }
-
-    /// Adds up the charges that a thread's history records after a version, as far as they can be
-    /// read.
-    async fn load_since(tenant: &Tenant, thread: &str, before: u64) -> Self {
-        let mut charges = Self::default();
-        let mut after = before;
-        while let Ok(page) = tenant.charges(thread, after).await {
-            charges.add_entry(&Self {
-                calls: page.calls.into(),
-                spend: page.spend,
-                most: page.most,
-            });
-            match page.cursor {
-                Some(next) if next > after => after = next,
-                _ => break,
-            }
-        }
-        charges
-    }
-
-    fn add_entry(&mut self, other: &Self) {
-        self.calls += other.calls;
-        self.spend = self.spend.saturating_add(other.spend);
-        self.most = self.most.saturating_add(other.most);
-    }
-
-    /// Formats the charges as a note; `whose` follows the word "call" and begins with a space.
-    fn to_note(&self, whose: &str) -> Option<String> {
-        let what = match self.calls {
-            0 => return None,
-            1 => format!("one call{whose} has"),
-            calls => format!("{calls} calls{whose} have"),
-        };
-        let (spend, most) = (money::format_usd(self.spend), money::format_usd(self.most));
-        Some(format!(
-            "nobody knows what {what} cost: {spend} is charged; at most it was {most}"
-        ))
     }
 }
 
@@ -455,7 +407,7 @@ async fn flush_documents(
         }
     };
     for (thread, error) in &flushed.failed {
-        warn_stale(thread, &error.to_string(), screen);
+        warn_unwritten(thread, error, screen);
     }
 }
 
@@ -466,6 +418,8 @@ struct AnswerParts {
     /// None if the tree could not be read.
     tree: Option<TreeTotalsView>,
     payer: String,
+    charged: Vec<ChargedRow>,
+    left_alone: Vec<LeftAloneRow>,
 }
 
 impl AnswerParts {
@@ -489,6 +443,8 @@ impl AnswerParts {
             tree_unreadable: tree.unreadable,
             suspended: tree.suspended,
             suspended_left_out: tree.suspended_left_out,
+            charged: self.charged,
+            left_alone: self.left_alone,
             exit: match self.stopped {
                 true => CommandExit::Stopped,
                 false => CommandExit::from_status(&thread.status),

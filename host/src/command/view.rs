@@ -5,7 +5,6 @@ use serde_json::Value;
 use std::time::Duration;
 use threadkeep::documents::format_rfc3339;
 use threadkeep::driver::ThreadCosts;
-use threadkeep::error::describe;
 use threadkeep::wit;
 use threadkeep_cli::answer::{
     AccountFigures, AccountView, EventView, LimitsView, RunView, StatusCause, ThreadCost,
@@ -62,11 +61,15 @@ pub fn thread_row(thread: &wit::Thread) -> ThreadRow {
 
 /// Converts a thread that a list cannot show.
 pub fn unreadable(thread: wit::Unreadable) -> UnreadableRow {
-    let why = describe(&wit::Error::Corrupt(thread.why));
+    // Whatever else is wrong with a record, an error about the thread says `corrupt`.
+    let code = match thread.why.code.as_str() {
+        "newer-format" => "newer-format",
+        _ => "corrupt",
+    };
     UnreadableRow {
         thread_id: thread.thread,
-        code: why.code,
-        message: why.message,
+        code: code.to_owned(),
+        message: thread.why.message,
     }
 }
 

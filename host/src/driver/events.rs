@@ -62,6 +62,13 @@ pub enum RunEvent {
         /// Its event.
         event: Box<RunEvent>,
     },
+    /// The run of a process that died was closed; the tree goes on with its thread.
+    Recovered {
+        /// The thread.
+        thread: String,
+        /// The version that closed it. Its entry tells what is charged for a call under way.
+        version: u64,
+    },
     /// The thread failed to begin so often that the run of its tree does not try again.
     LeftAlone {
         /// The reason of the last refusal.

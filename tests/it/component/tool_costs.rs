@@ -5,7 +5,6 @@ use super::project::{engine, project_dir};
 use std::sync::Arc;
 use std::time::Duration;
 use threadkeep::authority::ProjectDir;
-use threadkeep::ceilings::HostCeilings;
 use threadkeep::driver::{EndedRun, EventSink, StopReceiver};
 use threadkeep::models::BoxFuture;
 use threadkeep::policy::{Policy, PolicyPreset};
@@ -42,16 +41,9 @@ const SCRIPT: &str = r#"[
 const TURN_NANOS: u64 = 110_000;
 
 /// Runs a chat whose two calls cost this much each.
-async fn run_with_cost(
-    nanos: u64,
-    ceilings: HostCeilings,
-) -> (tempfile::TempDir, OpenProject, EndedRun) {
+async fn run_with_cost(nanos: u64, policy: Policy) -> (tempfile::TempDir, OpenProject, EndedRun) {
     let (temporary, dir) = project_dir(MODELS);
     dir.write(".ai/s.json", SCRIPT).unwrap();
-    let policy = Policy {
-        ceilings,
-        ..Policy::preset(PolicyPreset::Local)
-    };
     let options = ProjectOptions {
         tools: vec![Arc::new(PaidTool(nanos))],
         ..ProjectOptions::new(policy)
@@ -79,7 +71,8 @@ async fn result_costs(project: &OpenProject) -> Vec<u64> {
 /// Symptom: a tool of an embedder could not report what its call cost: the driver always said 0.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reported_cost_is_settled_with_the_result() {
-    let (_temporary, project, ended) = run_with_cost(2_000_000, HostCeilings::none()).await;
+    let (_temporary, project, ended) =
+        run_with_cost(2_000_000, Policy::preset(PolicyPreset::Local)).await;
     assert_eq!(ended.status, "idle", "{ended:?}");
     let expected = 2 * 2_000_000 + 3 * TURN_NANOS;
     assert_eq!(ended.costs.spend_nanos, expected);
@@ -93,7 +86,8 @@ async fn a_reported_cost_is_settled_with_the_result() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reported_cost_is_cut_at_the_most_of_one_call() {
     assert_eq!(NanoUsd::new(TOOL_COST_NANOS_MAX), NanoUsd::BILL_MAX);
-    let (_temporary, project, ended) = run_with_cost(u64::MAX, HostCeilings::none()).await;
+    let (_temporary, project, ended) =
+        run_with_cost(u64::MAX, Policy::preset(PolicyPreset::Local)).await;
     let costs = result_costs(&project).await;
     assert!(!costs.is_empty(), "{ended:?}");
     assert!(
@@ -106,12 +100,11 @@ async fn a_reported_cost_is_cut_at_the_most_of_one_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reported_cost_counts_against_the_operators_ceiling() {
-    let ceilings = HostCeilings {
-        spend_nanos_max: Some(5_000_000),
-        unpriced: true,
-        ..HostCeilings::none()
-    };
-    let (_temporary, _project, ended) = run_with_cost(6_000_000, ceilings).await;
+    let policy = "preset: local\nceilings: {spend: 0.005}\n\
+                  providers: {s: {wire: scripted}}\n\
+                  models: {m: {prices: {input: \"1\", output: \"1\"}}}\n";
+    let policy = Policy::parse(policy, "policy.yaml").unwrap();
+    let (_temporary, _project, ended) = run_with_cost(6_000_000, policy).await;
     let cause = ended.cause.unwrap();
     assert_eq!(cause.code, "ceiling_spend", "{cause:?}");
     assert_eq!(ended.costs.turns, 1, "the second model call is refused");

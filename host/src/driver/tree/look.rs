@@ -284,6 +284,13 @@ impl RunTree<'_> {
         let closed = self.driver.tenant.recover_all(dead).await?.closed;
         for thread in &closed {
             self.driver.notify_change(thread);
+            // Only for listeners: the tree goes on if the read fails.
+            if let Ok(record) = self.driver.tenant.get(thread).await {
+                self.sink_of(thread).emit(RunEvent::Recovered {
+                    thread: record.id,
+                    version: record.version,
+                });
+            }
             self.top_interrupted |= *thread == self.top;
         }
         if !closed.is_empty() {
