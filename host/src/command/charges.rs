@@ -48,14 +48,14 @@ pub async fn load_closing_charges(tenant: &Tenant, closed: &[String]) -> Vec<Cha
 /// Adds up the charges that a thread's history records after a version, as far as they can be read.
 async fn load_since(tenant: &Tenant, thread: &str, before: u64) -> ChargedRow {
     let mut charges = empty_row(thread);
-    let mut after = before;
-    while let Ok(page) = tenant.charges(thread, after).await {
+    let mut cursor = None;
+    while let Ok(page) = tenant.charges(thread, before, cursor).await {
         charges.calls += u64::from(page.calls);
         charges.spend = charges.spend.saturating_add(page.spend);
         charges.most = charges.most.saturating_add(page.most);
-        match page.cursor {
-            Some(next) if next > after => after = next,
-            _ => break,
+        cursor = page.cursor;
+        if cursor.is_none() {
+            break;
         }
     }
     charges

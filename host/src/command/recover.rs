@@ -70,14 +70,17 @@ async fn find_ended(tenant: &Tenant, threads: &[String]) -> Vec<String> {
 /// Lists the threads that processes hold which are not known to be dead, so that a lock which
 /// another program keeps is not mistaken for a run.
 async fn list_held(opened: &CommandProject) -> Result<Vec<HeldRow>, CallError> {
-    let filter = Filter {
-        status: Some("running".to_owned()),
-        ..Filter::default()
-    };
+    let filter = Filter::Status("running".to_owned());
     let page = opened.tenant().list(filter, HELD_NAMED_MAX, None).await?;
-    let leases = page.threads.iter();
-    let leases = leases.filter_map(|held| held.run.lease.as_ref());
-    Ok(leases.map(|lease| run::held_row(opened, lease)).collect())
+    let mut held = Vec::new();
+    for row in page.threads {
+        // One that has ended meanwhile has no lease.
+        let record = opened.tenant().get(&row.id).await;
+        if let Some(lease) = record.ok().and_then(|record| record.run.lease) {
+            held.push(run::held_row(opened, &lease));
+        }
+    }
+    Ok(held)
 }
 
 /// Threads that are left below threads that have ended.
@@ -99,10 +102,7 @@ async fn find_abandoned_tops(
 ) -> Result<LeftBelow, CallError> {
     let (mut lowest, mut left) = (recovered.to_vec(), LeftBelow::default());
     for status in ["created", "waiting"] {
-        let filter = Filter {
-            status: Some(status.to_owned()),
-            ..Filter::default()
-        };
+        let filter = Filter::Status(status.to_owned());
         let mut cursor = None;
         loop {
             let page = tenant
@@ -163,7 +163,7 @@ async fn find_ended_top(
 /// Names a thread that a child has as its parent and that cannot be had.
 fn unreadable_by(thread: &str, refused: wit::Error) -> wit::Unreadable {
     let why = match refused {
-        wit::Error::Corrupt(why) => why,
+        wit::Error::Corrupt(why) => why.into(),
         refused => {
             let ErrorDescription { code, message, .. } = describe(&refused);
             wit::Failure { code, message }

@@ -346,7 +346,7 @@ impl Driver {
         self.notify_step(&step).await;
         run.sink.emit(RunEvent::Started {
             thread: record.id,
-            run: record.run.number,
+            run: record.run.number.into(),
             version: step.version,
         });
         run.follow(&step.thread).await;

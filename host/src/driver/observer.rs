@@ -73,7 +73,8 @@ impl Driver {
 
     /// The reason of a thread's entry. The notice goes without it if the read fails.
     async fn read_reason(&self, thread: &str, version: u64) -> Option<String> {
-        let page = self.tenant.entries(thread, version.checked_sub(1)?, 1);
+        let after = version.checked_sub(1)?;
+        let page = self.tenant.entries(thread, after, 1, None);
         let entry = page.await.ok()?.entries.into_iter().next()?;
         (entry.version == version).then_some(entry.reason)
     }

@@ -2,7 +2,9 @@
 //! server.
 
 mod after_run;
+mod commit_notices;
 mod concurrent_runs;
+mod contract;
 mod dropped_runs;
 mod embedder_guarantees;
 pub(crate) mod fixture;

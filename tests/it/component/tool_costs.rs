@@ -62,7 +62,7 @@ async fn run_with_cost(nanos: u64, policy: Policy) -> (tempfile::TempDir, OpenPr
 }
 
 async fn result_costs(project: &OpenProject) -> Vec<u64> {
-    let page = project.tenant().events("paid", 0, 100).await.unwrap();
+    let page = project.tenant().events("paid", 0, 100, None).await.unwrap();
     let results = page.events.iter().filter(|one| one.kind == "tool_result");
     let bodies = results.map(|one| serde_json::from_str::<serde_json::Value>(&one.body).unwrap());
     bodies.map(|body| body["cost"].as_u64().unwrap()).collect()
