@@ -57,7 +57,7 @@ struct ChatSession<'a> {
     interrupts: InterruptStream,
     /// Exit code of the last run.
     last: CommandExit,
-    /// What was charged for calls of a process that died, until an answer has told it.
+    /// Charges for calls of a process that died, until an answer has named them.
     charged: Vec<ChargedRow>,
 }
 

@@ -144,7 +144,7 @@ pub fn is_of_records(error: &DocumentError) -> bool {
     )
 }
 
-/// What to do about records that are wrong.
+/// Advice about records that are wrong.
 pub const RECORDS_HINT: &str = "`repair` mends no records: keep a copy of .ai/threads, put the \
                                 thread back from an older one, and run `threadkeep audit`, which \
                                 says what is wrong";

@@ -248,7 +248,7 @@ impl EventSink {
     }
 
     /// The same sink, for a run that goes on in another thread.
-    pub(super) fn renamed(&self, thread: &str) -> Self {
+    pub(super) fn follow_thread(&self, thread: &str) -> Self {
         match self.child {
             Some(_) => self.for_child(thread),
             None => self.clone(),

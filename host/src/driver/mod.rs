@@ -310,7 +310,7 @@ impl Driver {
         if let Ok(ended) = &done
             && ended.status != "waiting"
         {
-            let sink = sink.renamed(&ended.thread);
+            let sink = sink.follow_thread(&ended.thread);
             self.post_run_work
                 .iter()
                 .for_each(|work| work.queue_ended_run(ended, &sink));

@@ -145,7 +145,7 @@ impl Run<'_> {
             from,
             to: thread.to_owned(),
         });
-        self.sink = self.sink.renamed(thread);
+        self.sink = self.sink.follow_thread(thread);
         self.watch_permit();
         self.admission.move_to(&self.driver.shared, thread);
         // Only for the work after its replies: the run goes on if the read fails.

@@ -111,10 +111,10 @@ impl ToolResult {
         }
     }
 
-    /// Adds what the call itself cost, in nano-USD, at most [`TOOL_COST_NANOS_MAX`]. The commit that
-    /// records the result settles it on the thread's account, and it counts against the operator's
-    /// ceiling on spend. No money is set aside before the call, so a cap on spend ends the run only
-    /// afterwards.
+    /// Adds the cost of the call itself, in nano-USD, at most [`TOOL_COST_NANOS_MAX`]. The commit
+    /// that records the result settles it on the thread's account, and it counts against the
+    /// operator's ceiling on spend. No money is set aside before the call, so a cap on spend ends
+    /// the run only afterwards.
     #[must_use]
     pub fn with_cost(mut self, nanos: u64) -> Self {
         self.cost_nanos = nanos;

@@ -1,5 +1,5 @@
-//! What a person is told to do: about charges by estimate, cancelled runs, records that `repair`
-//! cannot mend, and replies that are too large.
+//! Advice to a person: about charges by estimate, cancelled runs, records that `repair` cannot mend,
+//! and replies that are too large.
 
 use super::fixture::CliProject;
 use serde_json::{Value, json};

@@ -187,11 +187,12 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
     let clean = project.json(&["audit"]);
     let well = project.json(&["doctor"]);
     let probed = project.json(&["doctor", "--probe", "local"]);
+    let store = rusqlite::Connection::open(project.path().join(".ai/threads/registry.db"));
+    let store = store.unwrap();
+    let killed_above = kill_above_unreadable_child(project, &store);
     let models = MODELS.replace("script.json", "gone.json");
     project.write(".ai/config/models.yaml", &models);
     let ill = project.json(&["doctor"]);
-    let store = rusqlite::Connection::open(project.path().join(".ai/threads/registry.db"));
-    let store = store.unwrap();
     let broken = "UPDATE record_head SET value = '{' WHERE name = 'done'";
     assert_eq!(store.execute(broken, []), Ok(1));
     // A child, and a run, of which only an index entry is left.
@@ -205,7 +206,6 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
         assert_eq!(store.execute(&insert, []), Ok(1));
     }
     let tree = project.json(&["tree", "chat"]);
-    let killed_above = kill_above_missing_child(project, &store);
     let half_recovered = project.json(&["recover"]);
     let half = project.json(&["list"]);
     let unclean = project.json(&["audit"]);
@@ -223,13 +223,28 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
     ]
 }
 
-/// The document of a kill whose child is missing, of which only an index entry is left.
-fn kill_above_missing_child(project: &CliProject, store: &rusqlite::Connection) -> Value {
-    project.json(&["create", "--id", "above"]);
-    let insert = "INSERT INTO record_index (name, version, value) \
-                  VALUES ('parent' || char(1) || 'above' || char(1) || '0' || char(1) || 'gone', \
-                  1, '')";
-    assert_eq!(store.execute(insert, []), Ok(1));
+/// A script whose parent waits for a child, which answers after ten minutes.
+const WAITS: &str = r#"[
+  {"for": "Have it done", "calls": [{"name": "spawn_thread", "arguments": {"directive": "part"}},
+      {"name": "wait_threads", "arguments": {}}]},
+  {"for": "Do your part", "text": "Late.", "delay_ms": 590000}
+]"#;
+
+/// The document of a kill that does not reach a child, whose head cannot be read.
+fn kill_above_unreadable_child(project: &CliProject, store: &rusqlite::Connection) -> Value {
+    project.write("waits.json", WAITS);
+    let provider = ["--provider", "scripted:waits.json", "--id", "above"];
+    let running = project.start(&[&["run", "parent"], &provider[..]].concat());
+    let child = loop {
+        let tree = project.json(&["tree", "above"]);
+        if tree["threads"][0]["status"] == "waiting" && tree["threads"][1]["status"] == "running" {
+            break tree["threads"][1]["thread_id"].as_str().unwrap().to_owned();
+        }
+    };
+    running.kill();
+    running.wait_for_end();
+    let broken = "UPDATE record_head SET value = '{' WHERE name = ?1";
+    assert_eq!(store.execute(broken, [child]), Ok(1));
     project.json(&["kill", "above"])
 }
 
@@ -238,6 +253,18 @@ fn run_with_input(project: &CliProject, arguments: &[&str], input: &str) -> Valu
     let mut command = project.command(arguments);
     command.arg("--json");
     binary::run_with_input(command, input).json()
+}
+
+/// All documents of a command in one list.
+fn merge_documents(documents: CommandDocuments) -> CommandDocuments {
+    let mut merged: CommandDocuments = Vec::new();
+    for (name, more) in documents {
+        match merged.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => known.extend(more),
+            None => merged.push((name, more)),
+        }
+    }
+    merged
 }
 
 /// Fields that the page documents and these documents may lack: a cause is null until something is
@@ -255,19 +282,12 @@ fn may_be_absent(name: &str, path: &str) -> bool {
 fn every_document_has_the_fields_that_the_page_names() {
     let tables = tables();
     let project = CliProject::new();
-    let mut documents: CommandDocuments = Vec::new();
-    for (name, more) in [
+    let documents = [
         run_documents(&project),
         chat_documents(&project),
         upkeep_documents(&project),
-    ]
-    .concat()
-    {
-        match documents.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) => known.extend(more),
-            None => documents.push((name, more)),
-        }
-    }
+    ];
+    let documents = merge_documents(documents.concat());
     for (name, documents) in &documents {
         let mut opaque = BTreeSet::new();
         let said = paths(&tables, name, "", &mut opaque);

@@ -1,4 +1,4 @@
-//! What an observer is told of each commit.
+//! The notices that an observer gets of each commit.
 
 use super::fixture::{CountingTools, message, scripted_driver, tenant};
 use std::sync::{Arc, Mutex};

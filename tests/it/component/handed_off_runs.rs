@@ -101,31 +101,38 @@ fn export(name: &str, code: &str, answer: usize) -> String {
     )
 }
 
-/// A component whose run goes on in another thread. It is started once; then `old-1` is continued.
-/// `submit` traps unless it is told of the thread that the last step named. The version of `new-1`
-/// counts the questions for the tree under it, each as 100, and for that under `old-1` as 10,000.
-fn handing_off_component() -> Vec<u8> {
+/// Code of `start`: the first call hands out a step of `old-1`, each later one is refused.
+fn start_code() -> String {
     let answer = 8;
     let step = HANDLE + answer + field_offset("handle", "step");
     let record = HANDLE + answer + field_offset("handle", "thread");
-    let first = [
+    let refused = REFUSAL + answer;
+    [
+        format!(
+            "(if (global.get $started) (then
+               (i32.store8 (i32.const {REFUSAL}) (i32.const 1))
+               (i32.store8 (i32.const {refused}) (i32.const {CONTINUED}))\n"
+        ),
+        put_text(refused + 8, "old-1"),
+        put_text(refused + 16, "new-1"),
+        format!("(return (i32.const {REFUSAL}))))\n(global.set $started (i32.const 1))\n"),
         put_thread(record, "old-1", "running"),
         put_number(HANDLE + answer + field_offset("handle", "token"), 7),
         put_model_call(step, "old-1", 1, ("OLD", "{\"n\":1}", 0)),
-    ];
-    let next = STEP + answer;
+    ]
+    .concat()
+}
+
+/// Code of `submit`: hands out a step of `new-1`, and then none. It traps unless it is told of the
+/// thread that the last step named.
+fn submit_code() -> String {
+    let next = STEP + 8;
     let finished = [
         put_text(next + field_offset("step", "kind"), "finished"),
         put_text(next + field_offset("step", "thread"), "new-1"),
         put_number(next + field_offset("step", "version"), 6),
     ];
-    let refused = REFUSAL + answer;
-    let continued = [
-        put_text(refused + 8, "old-1"),
-        put_text(refused + 16, "new-1"),
-    ];
-    let is_new = "(i32.eq (i32.load8_u (local.get 0)) (i32.const 110))";
-    let submit = format!(
+    format!(
         "(if (i32.ne (i32.load8_u (i32.load (local.get 0)))
                  (select (i32.const 110) (i32.const 111) (global.get $steps)))
            (then unreachable))
@@ -134,31 +141,32 @@ fn handing_off_component() -> Vec<u8> {
          (global.set $steps (i32.const 1))",
         finished.concat(),
         put_model_call(next, "new-1", 5, ("NEW", "{\"n\":3}", 4)),
-    );
-    let start = format!(
-        "(if (global.get $started) (then
-           (i32.store8 (i32.const {REFUSAL}) (i32.const 1))
-           (i32.store8 (i32.const {refused}) (i32.const {CONTINUED}))
-           {} (return (i32.const {REFUSAL}))))
-         (global.set $started (i32.const 1)) {}",
-        continued.concat(),
-        first.concat(),
-    );
+    )
+}
+
+/// True in the code of a function whose first argument is `new-1`.
+const IS_NEW: &str = "(i32.eq (i32.load8_u (local.get 0)) (i32.const 110))";
+
+/// Code of `get`. The version of a thread counts the questions for the tree under `new-1`, each as
+/// 100, and for that under `old-1`, each as 10,000.
+fn get_code() -> String {
+    let answer = 8;
     let version = THREAD + answer + field_offset("thread", "version");
-    let get = format!(
-        "(if {is_new} (then {}) (else {}))
+    format!(
+        "(if {IS_NEW} (then {}) (else {}))
          (i64.store (i32.const {version}) (global.get $asked))",
         put_thread(THREAD + answer, "new-1", "completed"),
         put_thread(THREAD + answer, "old-1", "running"),
-    );
-    let messages = put_texts(
-        PAGE + answer + field_offset("message-page", "messages"),
-        LIST,
-        "{\"n\":2}",
-    );
+    )
+}
+
+/// A component whose run goes on in another thread.
+fn handing_off_component() -> Vec<u8> {
+    let page = PAGE + 8 + field_offset("message-page", "messages");
+    let messages = put_texts(page, LIST, "{\"n\":2}");
     let count = format!(
         "(global.set $asked (i64.add (global.get $asked)
-           (select (i64.const 100) (i64.const 10000) {is_new})))"
+           (select (i64.const 100) (i64.const 10000) {IS_NEW})))"
     );
     let text = [
         format!(
@@ -174,10 +182,10 @@ fn handing_off_component() -> Vec<u8> {
                (global.get $heap)
                (global.set $heap (i32.add (global.get $heap) (local.get 3))))\n"
         ),
-        export("runner@0.1.0#start", &start, HANDLE),
-        export("runner@0.1.0#submit", &submit, STEP),
+        export("runner@0.1.0#start", &start_code(), HANDLE),
+        export("runner@0.1.0#submit", &submit_code(), STEP),
         export("runner@0.1.0#ready", "", EMPTY),
-        export("registry@0.1.0#get", &get, THREAD),
+        export("registry@0.1.0#get", &get_code(), THREAD),
         export("transcript@0.1.0#messages", &messages, PAGE),
         export("ledger@0.1.0#tree", &count, EMPTY),
         ")".to_owned(),

@@ -1,4 +1,4 @@
-//! What an embedder's tool reports as the cost of a call: it is settled on the thread's account and
+//! The cost of a call that an embedder's tool reports: it is settled on the thread's account and
 //! counts against the operator's ceiling.
 
 use super::project::{engine, project_dir};

@@ -57,7 +57,7 @@ pub struct HeldRow {
     pub thread_id: String,
     /// The name of the holder.
     pub holder: String,
-    /// What is known about the holder, and what to do.
+    /// The state of the holder, as far as it is known, and what to do.
     pub next: String,
 }
 

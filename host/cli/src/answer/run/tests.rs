@@ -167,7 +167,7 @@ fn what_is_out_of_reach_is_the_operator_s_to_grant() {
         "{granted}"
     );
     assert!(advice("bad_request").contains("the provider refuses"));
-    // Symptom: the end of a run whose reply was too large offered a resume, which pays for it again.
+    // Symptom: the end of a run whose reply was too large offered a resume, which pays again.
     // Kind: the component's bound and the host's.
     let too_large = advice("reply_too_large");
     assert!(too_large.starts_with("ask for less: "), "{too_large}");
