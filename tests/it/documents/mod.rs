@@ -8,15 +8,15 @@ mod usage;
 use fixture::{ALL, DocumentsFixture, all, draft};
 use std::sync::Arc;
 use threadkeep::documents::{Document, DocumentState, DocumentWriter, ThreadDocuments};
-use threadkeep::driver::CommitObserver;
+use threadkeep::driver::{CommitNotice, CommitObserver};
 use threadkeep::wit::registry;
 
 /// Refreshes documents within each commit, before its caller goes on.
 struct RefreshOnCommit(ThreadDocuments);
 
 impl CommitObserver for RefreshOnCommit {
-    fn on_commit(&self, thread: &str) {
-        let refresh = self.0.refresh(thread);
+    fn on_commit(&self, commit: &CommitNotice<'_>) {
+        let refresh = self.0.refresh(commit.thread);
         let refreshed =
             tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(refresh));
         let refreshed = refreshed.expect("nothing is in the way");
@@ -237,7 +237,7 @@ async fn a_document_that_cannot_be_written_does_not_touch_the_run() {
         .thread_dir(&thread)
         .remove_dir("transcript.md")
         .unwrap();
-    writer.on_commit(&thread);
+    writer.enqueue(&thread);
     assert!(writer.flush().await.failed.is_empty());
     world.assert_current(&thread).await;
 }
