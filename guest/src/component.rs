@@ -57,14 +57,14 @@ impl HostPorts for ImportedHost {
         })
     }
 
-    fn read_history(
+    fn read_log(
         &self,
+        log: &str,
         partition: &str,
         start: u64,
         limit: u32,
         reverse: bool,
     ) -> Result<Vec<(u64, String)>, StorageError> {
-        let log = threadkeep_core::key::HISTORY;
         let lines = storage::read_log(log, partition, start, limit, reverse)
             .map_err(convert::storage_error)?;
         Ok(lines
@@ -153,20 +153,8 @@ impl exported::history::Guest for ThreadsComponent {
     fn load(id: String, version: Option<u64>) -> Result<exported::history::Snapshot, types::Error> {
         call_service(|service| {
             let loaded = service.load(&id)?;
-            let newest = loaded.head.value.version;
-            let version = version.unwrap_or(newest);
-            let hash = match version {
-                0 => String::new(),
-                version if version == newest => loaded.head.value.hash.clone(),
-                version => match service
-                    .entries(&id, version - 1, Some(version), 1)?
-                    .1
-                    .first()
-                {
-                    Some(line) => threadkeep_core::history::Entry::hash_of(&line.text),
-                    None => String::new(),
-                },
-            };
+            let version = version.unwrap_or(loaded.head.value.version);
+            let hash = service.hash_at(&loaded, version)?;
             Ok(exported::history::Snapshot {
                 thread: convert::thread(&loaded),
                 version,

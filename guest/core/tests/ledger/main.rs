@@ -4,6 +4,7 @@
 
 mod auditor;
 mod bugs;
+mod joined_plans;
 mod random_request;
 mod request_outcome;
 mod store;
