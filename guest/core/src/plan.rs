@@ -13,7 +13,7 @@ mod writes;
 
 pub use joined_plan::{COMMIT_BYTES_MAX, COMMIT_OPS_MAX, PlanJoinError};
 pub use money::ChainFunds;
-pub use other_threads::{DueCall, is_revival};
+pub use other_threads::{DueCall, due_calls, is_revival};
 pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
 pub use writes::{StoreWrite, WriteCondition, due_write, index_write};
 use writes::{due_key, index_delete, push_replacement};
@@ -23,6 +23,7 @@ use crate::history::{
     AdmittedAttempt, CommitReason, Entry, Event, RaisedEvent, SettledHold, StepAnswer,
     provider_messages_of,
 };
+use crate::json::JsonValue;
 use crate::key;
 use crate::ledger::{Account, ChargeBasis, LedgerRefusal, TOKENS_PER_SECOND, UnknownBill};
 use crate::limits::ThreadCaps;
@@ -211,6 +212,8 @@ pub struct ThreadChange<'a> {
     pub lost_mail: Vec<u32>,
     /// Charges for calls of an external loop that ended with the change and were not settled.
     pub charges: Vec<SettledHold>,
+    /// Where the run that the change begins comes from.
+    pub about: Option<JsonValue<'static>>,
     related_heads: Vec<related_thread::ChangedHead>,
     /// Plan of the threads that are created in the same commit.
     created: Option<CommitPlan>,
@@ -246,6 +249,7 @@ impl<'a> ThreadChange<'a> {
             mail: Vec::new(),
             lost_mail: Vec::new(),
             charges: Vec::new(),
+            about: None,
             related_heads: Vec::new(),
             created: None,
             extra: Vec::new(),
@@ -533,6 +537,7 @@ impl<'a> ThreadChange<'a> {
             settled: self.settled.take(),
             admitted: self.admitted.take(),
             charged: std::mem::take(&mut self.charges),
+            about: self.about.take(),
             events: std::mem::take(&mut self.events),
         }
     }

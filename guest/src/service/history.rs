@@ -48,6 +48,17 @@ impl<P: HostPorts> ThreadService<P> {
         until: Option<u64>,
         limit: u32,
     ) -> Result<EntryPage, Error> {
+        self.entries_up_to(thread, after, ("until", until), limit)
+    }
+
+    /// Reads entries; `field` is the name of the argument that says where they end.
+    pub(super) fn entries_up_to(
+        &self,
+        thread: &str,
+        after: u64,
+        (field, until): (&str, Option<u64>),
+        limit: u32,
+    ) -> Result<EntryPage, Error> {
         if limit == 0 || limit > PAGE_ENTRIES_MAX {
             return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 500").into());
         }
@@ -55,7 +66,7 @@ impl<P: HostPorts> ThreadService<P> {
         let until = until.unwrap_or(loaded.head.value.version);
         let path = thread_path(&loaded);
         check_on_path(&loaded, &path, "after", after)?;
-        check_on_path(&loaded, &path, "version", until)?;
+        check_on_path(&loaded, &path, field, until)?;
         // A page ends with the entries of one thread, so that its bytes are those of one read.
         let rest = path.after(after).until(until);
         let mut lines: Vec<StoredEntry> = Vec::new();
@@ -148,18 +159,38 @@ impl<P: HostPorts> ThreadService<P> {
         })
     }
 
-    /// Returns the hash of the entry of a version on a thread's path; empty at version 0.
+    /// Returns the hash of the entry of a version on a thread's path; at version 0, of what the
+    /// path begins with.
     pub fn hash_at(&self, loaded: &LoadedThread, version: u64) -> Result<String, Error> {
-        let path = thread_path(loaded);
+        let (path, head) = (thread_path(loaded), &loaded.head.value);
         check_on_path(loaded, &path, "version", version)?;
-        let Some(range) = path.range_of(version) else {
-            return Ok(String::new());
+        if version == head.version && version >= loaded.thread.value.version_at(1) {
+            return Ok(head.hash.clone());
+        }
+        let range = path.range_of(version).or(path.ranges.first().copied());
+        let Some(range) = range else {
+            return Ok(head.hash.clone());
         };
-        let texts = self.range_entries(loaded, range, version, 1, false)?;
-        Ok(texts
-            .first()
-            .map(|(_, text)| Entry::hash_of(text))
-            .unwrap_or_default())
+        let first = version.max(range.from);
+        let texts = self.range_entries(loaded, range, first, 1, false)?;
+        match (texts.first(), version) {
+            (Some((_, text)), 0) => Ok(Entry::from_text(text)?.previous),
+            (Some((_, text)), _) => Ok(Entry::hash_of(text)),
+            (None, _) => Err(missing_entry(range.thread, first)),
+        }
+    }
+
+    /// Loads a thread with a version on its path (the newest if it is `None`) and the hash of that
+    /// version's entry.
+    pub fn snapshot(
+        &self,
+        thread: &str,
+        version: Option<u64>,
+    ) -> Result<(LoadedThread, u64, String), Error> {
+        let loaded = self.load(thread)?;
+        let version = version.unwrap_or(loaded.head.value.version);
+        let hash = self.hash_at(&loaded, version)?;
+        Ok((loaded, version, hash))
     }
 
     /// Leases a thread to an external loop.
@@ -178,12 +209,12 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Adds events to a history, with the token of its holder, or without one if the thread has no
-    /// holder.
+    /// holder: after the version `expected`, or after whichever it has.
     pub fn append(
         &self,
         thread: &str,
         token: Option<u64>,
-        expected: u64,
+        expected: Option<u64>,
         texts: &[String],
     ) -> Result<AppendOutcome, Error> {
         let events = parse_events(texts)?;
@@ -193,7 +224,10 @@ impl<P: HostPorts> ThreadService<P> {
         let digest = sha256(&parts);
         let done = self.decide(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
-            let answer = self.entry_after(loaded, expected)?;
+            let answer = match expected {
+                Some(version) => self.entry_after(loaded, version)?,
+                None => None,
+            };
             let append = AppendRequest {
                 token,
                 expected,
@@ -212,11 +246,13 @@ impl<P: HostPorts> ThreadService<P> {
         let (head, entry) = match done {
             DecisionOutcome::Committed(plan) => (plan.head, plan.entry),
             DecisionOutcome::Unchanged(loaded) => {
-                let entry = self.entry_after(&loaded, expected)?;
+                let version = expected.unwrap_or(loaded.head.value.version);
+                let entry = self.entry_after(&loaded, version)?;
                 (loaded.head.value, entry)
             }
         };
-        Ok(append_outcome(head.status, entry, count, expected))
+        let before = expected.unwrap_or(head.version);
+        Ok(append_outcome(head.status, entry, count, before))
     }
 
     /// Reads the entry after a version that the history has passed.

@@ -40,7 +40,7 @@ fn newest(world: &RunnerFixture, thread: &str) -> u64 {
 fn render_whole(world: &RunnerFixture, thread: &str, what: &str) -> String {
     let (mut text, mut after) = (String::new(), 0);
     loop {
-        let piece = world.service.render(thread, what, after).unwrap();
+        let piece = world.service.render(thread, what, None, after).unwrap();
         text.push_str(&piece.text);
         match piece.cursor {
             Some(cursor) => after = cursor,
@@ -52,7 +52,7 @@ fn render_whole(world: &RunnerFixture, thread: &str, what: &str) -> String {
 fn read_messages(world: &RunnerFixture, thread: &str) -> Vec<String> {
     let (mut all, mut after) = (Vec::new(), 0);
     loop {
-        let page = world.service.messages(thread, after, 0).unwrap();
+        let page = world.service.messages(thread, after, None).unwrap();
         all.extend(page.0);
         match page.1 {
             Some(cursor) => after = cursor,
@@ -135,11 +135,13 @@ fn external_loop_holds_and_appends_on_a_link() {
     let mut world = chain_of_two(memory(), None, 1);
     let length = newest(&world, LINK);
     let event = message_event("user", "hello").to_string();
-    let written = world.service.append(LINK, None, length, &[event.clone()]);
+    let written = world
+        .service
+        .append(LINK, None, Some(length), &[event.clone()]);
     assert_eq!(written.unwrap().version, length + 1);
-    let repeated = world.service.append(LINK, None, length, &[event]);
+    let repeated = world.service.append(LINK, None, Some(length), &[event]);
     assert_eq!(repeated.unwrap().version, length + 1);
-    let lower = world.service.append(LINK, None, 1, &[]);
+    let lower = world.service.append(LINK, None, Some(1), &[]);
     assert_eq!(lower.map_err(|error| code(&error)).unwrap_err(), "conflict");
     let deadline = world.service.load(LINK).unwrap().head.value.updated;
     let opened = world
@@ -158,7 +160,9 @@ fn external_loop_holds_and_appends_on_a_link() {
     world.service.settle(LINK, held.version, bill).unwrap();
     let events = [call_event("A"), result_event("A")].map(|event| event.to_string());
     let expected = newest(&world, LINK);
-    let written = world.service.append(LINK, Some(token), expected, &events);
+    let written = world
+        .service
+        .append(LINK, Some(token), Some(expected), &events);
     assert_eq!(written.unwrap().version, expected + 1);
     let closed = world.service.close(LINK, token, "idle", None).unwrap();
     let repeated = world.service.close(LINK, token, "idle", None).unwrap();
@@ -289,6 +293,14 @@ fn planted_texts() -> Vec<PlantedText> {
             record: ("head", "link"),
             read: "ok",
             ..thread(&hash, &other, "the hash of the newest entry")
+        },
+        PlantedText {
+            record: ("head", "link"),
+            ..thread(
+                &format!("\"version\":{length},\"hash\""),
+                "\"version\":1,\"hash\"",
+                "a history up to the version",
+            )
         },
         thread(&to, "\"to\":2", "reaches to"),
         thread(&long, "\"length\":99", "reaches to"),

@@ -1,15 +1,17 @@
 //! Creation of a thread: insert or fail, in one commit.
 
 use super::{
-    ChainRecord, CreatorOverrides, FORMAT, Head, HistoryBase, StatusCause, ThreadRecord,
-    ThreadStatus, UsageCounters, genesis_hash,
+    ChainRecord, CreationRecord, CreatorOverrides, FORMAT, Head, HistoryBase, StatusCause,
+    ThreadRecord, ThreadStatus, UsageCounters, creation_key, genesis_hash,
 };
 use crate::error::Error;
+use crate::json;
 use crate::ledger::{Account, LedgerRefusal, UnknownBill};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::plan::{
-    ChainFunds, CommitPlan, DecisionContext, LoadedThread, StoredRecord, ThreadChange, index_write,
+    ChainFunds, CommitPlan, DecisionContext, LoadedThread, StoreWrite, StoredRecord, ThreadChange,
+    WriteCondition, index_write,
 };
 use crate::time::UnixTime;
 use crate::{id, key};
@@ -26,6 +28,9 @@ pub const CAPABILITIES_MAX: usize = 256;
 /// A caller's request for a new thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThreadDraft {
+    /// Name of the request, by which a repeated one is known; `None` for a child, which its
+    /// parent's commit makes once.
+    pub key: Option<String>,
     /// The whole id; `None` to generate one.
     pub id: Option<String>,
     /// Name of a directive.
@@ -113,11 +118,20 @@ pub fn create(
 ) -> Result<CommitPlan, Error> {
     let id = new_id(draft, now, random)?;
     let thread = new_record(draft, resolved, id, now);
-    match place {
+    let mut plan = match place {
         ChainPlace::Root => create_chain(thread, None),
         ChainPlace::Child(parent) => create_chain(thread, Some(parent)),
         ChainPlace::Link(link) => create_link(thread, link),
+    }?;
+    if let Some(request) = &draft.key {
+        plan.writes.push(StoreWrite::Put {
+            collection: key::SEEN,
+            key: creation_key(request)?,
+            expect: WriteCondition::Absent,
+            value: json::to_text(&CreationRecord::new(draft, &plan.thread.id)),
+        });
     }
+    Ok(plan)
 }
 
 /// The account of a chain cannot be opened again for a new link.

@@ -6,6 +6,7 @@ mod cap_lift;
 mod caps;
 mod chain;
 mod create;
+mod creation_key;
 mod genesis;
 mod head;
 mod history_path;
@@ -21,6 +22,7 @@ pub use chain::ChainRecord;
 pub use create::{
     ChainLink, ChainPlace, ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id,
 };
+pub use creation_key::{CreationRecord, creation_key};
 pub use genesis::genesis_hash;
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, EndIntent, ExternalHold, HEAD_BYTES_MAX, HOLDS_MAX,
