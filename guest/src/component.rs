@@ -57,14 +57,14 @@ impl HostPorts for ImportedHost {
         })
     }
 
-    fn read_history(
+    fn read_log(
         &self,
+        log: &str,
         partition: &str,
         start: u64,
         limit: u32,
         reverse: bool,
     ) -> Result<Vec<(u64, String)>, StorageError> {
-        let log = threadkeep_core::key::HISTORY;
         let lines = storage::read_log(log, partition, start, limit, reverse)
             .map_err(convert::storage_error)?;
         Ok(lines

@@ -25,11 +25,7 @@ macro_rules! rewrite {
 /// Reads a text and writes it again.
 type RewriteFn = fn(&str) -> String;
 
-const RECORDS: [(RewriteFn, &str); 15] = [
-    (
-        rewrite!(CreationRecord),
-        r#"{"draft":"00ff","thread":"Research-1"}"#,
-    ),
+const RECORDS: [(RewriteFn, &str); 16] = [
     (
         rewrite!(ThreadRecord),
         concat!(
@@ -168,6 +164,25 @@ const RECORDS: [(RewriteFn, &str); 15] = [
             r#""write":4}},"run":2,"tokens":9,"late":{"spend":4,"usage":{"input":1,"output":2,"#,
             r#""read":3,"write":4,"reasoning":0},"recorded":true}}"#
         ),
+    ),
+    (
+        rewrite!(ThreadRecord),
+        concat!(
+            r#"{"format":1,"id":"link","directive":null,"parent":null,"chain":"root","#,
+            r#""previous":"root","next":null,"base":{"length":7,"parts":[{"thread":"link","#,
+            r#""from":8,"to":8,"hash":""},{"thread":"root","from":3,"to":7,"hash":"aa"}]},"#,
+            r#""agent":null,"task":null,"title":null,"#,
+            r#""model":"default","limits":{"turns":null,"tokens":null,"spend":null,"#,
+            r#""spawns":null,"depth":null,"duration":null},"capabilities":[],"#,
+            r#""overrides":{"model":null,"limits":{"turns":null,"tokens":null,"spend":null,"#,
+            r#""spawns":null,"depth":null,"duration":null},"capabilities":[]},"inputs":"{}","#,
+            r#""pin":null,"outcome":null,"result":null,"created":{"seconds":1771322456,"#,
+            r#""nanos":0}}"#
+        ),
+    ),
+    (
+        rewrite!(CreationRecord),
+        r#"{"draft":"00ff","thread":"Research-1"}"#,
     ),
 ];
 
