@@ -88,8 +88,13 @@ impl HostPorts for ImportedHost {
         random::bytes(bytes)
     }
 
-    fn library(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
-        library::get(kind, name).map_err(convert::library_error)
+    fn library(&self, kind: &str, names: &[&str]) -> Result<Vec<Option<String>>, LibraryError> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        library::get(kind, &names).map_err(convert::library_error)
+    }
+
+    fn library_names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
+        library::names(kind).map_err(convert::library_error)
     }
 }
 

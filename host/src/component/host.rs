@@ -2,6 +2,7 @@
 
 use super::{ImportView, TenantContext, convert, size};
 use crate::bindings::threadkeep::threads::{clock, library, llm, random, storage, tools, types};
+use crate::library::{LibraryError, NAMES_MAX};
 use crate::storage::{BoundedRecords, deadline};
 use wasmtime::Result;
 
@@ -136,14 +137,33 @@ impl library::Host for ImportView<'_> {
     fn get(
         &mut self,
         kind: String,
-        name: String,
-    ) -> Result<std::result::Result<Vec<String>, library::Error>> {
+        names: Vec<String>,
+    ) -> Result<std::result::Result<Vec<Option<String>>, library::Error>> {
         let documents = self.serve(
-            size::texts(&[&kind, &name]),
-            |context| context.library.get(&kind, &name),
+            size::texts(&[&kind]) + size::names(&names),
+            |context| match names.len() {
+                0..=NAMES_MAX => context.library.documents(&kind, &names),
+                count => Err(too_many_names(count)),
+            },
             size::documents,
         )?;
         Ok(documents.map_err(convert::library_error_to_wit))
+    }
+
+    fn names(&mut self, kind: String) -> Result<std::result::Result<Vec<String>, library::Error>> {
+        let names = self.serve(
+            size::texts(&[&kind]),
+            |context| context.library.names(&kind),
+            size::listing,
+        )?;
+        Ok(names.map_err(convert::library_error_to_wit))
+    }
+}
+
+fn too_many_names(count: usize) -> LibraryError {
+    LibraryError::Other {
+        code: "too-many-names",
+        message: format!("{count} names were asked for at once, the most is {NAMES_MAX}"),
     }
 }
 

@@ -74,8 +74,17 @@ pub(super) fn outcome(answer: &Result<CommitOutcome, StorageError>) -> usize {
     }
 }
 
-pub(super) fn documents(answer: &Result<Vec<String>, LibraryError>) -> usize {
+pub(super) fn names(names: &[String]) -> usize {
+    names.iter().map(|name| texts(&[name])).sum()
+}
+
+pub(super) fn listing(answer: &Result<Vec<String>, LibraryError>) -> usize {
+    answer.as_ref().map_or(THING_BYTES, |listed| names(listed))
+}
+
+pub(super) fn documents(answer: &Result<Vec<Option<String>>, LibraryError>) -> usize {
     answer.as_ref().map_or(THING_BYTES, |documents| {
-        documents.iter().map(|text| texts(&[text])).sum()
+        let texts_of = |document: &Option<String>| texts(&[document.as_deref().unwrap_or("")]);
+        documents.iter().map(texts_of).sum()
     })
 }
