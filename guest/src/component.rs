@@ -75,9 +75,11 @@ impl HostPorts for ImportedHost {
 
     fn commit(&self, writes: Vec<StoreWrite>, closing: bool) -> Result<bool, StorageError> {
         let ops: Vec<storage::Op> = writes.into_iter().map(convert::op).collect();
-        storage::commit(&ops, closing)
-            .map(|outcome| outcome.committed)
-            .map_err(convert::storage_error)
+        let how = match closing {
+            true => storage::CommitFlags::CLOSING,
+            false => storage::CommitFlags::empty(),
+        };
+        storage::commit(&ops, how).map_err(convert::storage_error)
     }
 
     fn now(&self) -> UnixTime {

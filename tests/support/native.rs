@@ -103,7 +103,7 @@ impl HostPorts for NativePorts {
             .map_err(storage_error)?
         {
             CommitOutcome::Committed => Ok(true),
-            CommitOutcome::Conflict(_) => Ok(false),
+            CommitOutcome::Conflict => Ok(false),
         }
     }
 

@@ -86,16 +86,10 @@ pub(crate) fn op_from_wit(op: storage::Op) -> CommitOp {
     }
 }
 
-pub(crate) fn outcome_to_wit(outcome: CommitOutcome) -> storage::Outcome {
+pub(crate) fn outcome_to_wit(outcome: CommitOutcome) -> bool {
     match outcome {
-        CommitOutcome::Committed => storage::Outcome {
-            committed: true,
-            found: Vec::new(),
-        },
-        CommitOutcome::Conflict(found) => storage::Outcome {
-            committed: false,
-            found: found.into_iter().map(item_to_wit).collect(),
-        },
+        CommitOutcome::Committed => true,
+        CommitOutcome::Conflict => false,
     }
 }
 

@@ -93,18 +93,14 @@ impl storage::Host for ImportView<'_> {
     fn commit(
         &mut self,
         ops: Vec<storage::Op>,
-        closing: bool,
-    ) -> Result<std::result::Result<storage::Outcome, storage::Error>> {
+        how: storage::CommitFlags,
+    ) -> Result<std::result::Result<bool, storage::Error>> {
         let ops: Vec<_> = ops.into_iter().map(convert::op_from_wit).collect();
+        let closing = how.contains(storage::CommitFlags::CLOSING);
         let outcome = self.serve(
             size::ops(&ops),
-            |context| {
-                context
-                    .storage
-                    .commit(&ops, closing)
-                    .map(BoundedRecords::trim_conflict)
-            },
-            size::outcome,
+            |context| context.storage.commit(&ops, closing),
+            |_| 0,
         )?;
         Ok(outcome
             .map(convert::outcome_to_wit)

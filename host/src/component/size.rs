@@ -2,9 +2,7 @@
 //! constant for each thing around them, so that a million empty things are counted too.
 
 use crate::library::LibraryError;
-use crate::storage::{
-    CommitOp, CommitOutcome, LogEntry, RecordKey, RecordPage, StorageError, StoredRecord,
-};
+use crate::storage::{CommitOp, LogEntry, RecordKey, RecordPage, StorageError, StoredRecord};
 
 /// Cost of one thing beside its texts: about what it takes in the host's memory.
 const THING_BYTES: usize = 64;
@@ -65,13 +63,6 @@ pub(super) fn lines(answer: &Result<Vec<LogEntry>, StorageError>) -> usize {
     answer.as_ref().map_or(THING_BYTES, |lines| {
         lines.iter().map(|line| texts(&[&line.value])).sum()
     })
-}
-
-pub(super) fn outcome(answer: &Result<CommitOutcome, StorageError>) -> usize {
-    match answer {
-        Ok(CommitOutcome::Conflict(found)) => found.iter().map(item).sum(),
-        Ok(CommitOutcome::Committed) | Err(_) => THING_BYTES,
-    }
 }
 
 pub(super) fn names(names: &[String]) -> usize {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use threadkeep::storage::{
     ANSWER_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_OPS_MAX, CommitOp, CommitOutcome, KEY_BYTES_MAX,
     LogEntry, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, RecordExpectation, RecordKey, RecordPage,
-    StorageBackend, StorageError, StorageQuota, StoredRecord, VALUE_BYTES_MAX,
+    SET_NAME_BYTES_MAX, StorageBackend, StorageError, StorageQuota, StoredRecord, VALUE_BYTES_MAX,
 };
 
 use super::differential::error_kind;
@@ -124,6 +124,7 @@ impl StorageBackend for WitnessStore {
                 limit as usize,
             ),
             ("KEY_BYTES_MAX", KEY_BYTES_MAX, start.len().max(end.len())),
+            ("SET_NAME_BYTES_MAX", SET_NAME_BYTES_MAX, collection.len()),
         ];
         self.note_answer(if reverse { "scan back" } else { "scan" }, &answer, &sizes);
         if let Ok(page) = &answer {
@@ -165,7 +166,7 @@ impl StorageBackend for WitnessStore {
             bytes += name + value;
             let word = match &answer {
                 Ok(CommitOutcome::Committed) => "committed",
-                Ok(CommitOutcome::Conflict(_)) => "conflict",
+                Ok(CommitOutcome::Conflict) => "conflict",
                 Err(_) => "refused",
             };
             self.note(format!("{}: {word}", op_words(op)));
