@@ -386,6 +386,7 @@ fn failure() -> LlmFailure {
         message: "m".into(),
         retry: Some(5),
         sent: true,
+        refused: false,
         usage: Some(usage()),
         partial: "p".into(),
     }
@@ -408,6 +409,7 @@ fn completion() -> LlmCompletion {
         finish: "stop".into(),
         usage: Some(usage()),
         session: Some("s".into()),
+        ..LlmCompletion::default()
     }
 }
 
@@ -416,8 +418,7 @@ fn outcomes_keep_their_bytes() {
     let bare = LlmCompletion {
         blocks: Vec::new(),
         finish: "stop".into(),
-        usage: None,
-        session: None,
+        ..LlmCompletion::default()
     };
     let outcome = |state| ToolOutcome {
         version: 7,

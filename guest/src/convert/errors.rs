@@ -12,6 +12,10 @@ pub fn error(error: Error) -> types::Error {
         Error::Core(error) => core_error(error),
         Error::Deleted(id) => types::Error::Deleted(id),
         Error::Storage(error) => storage_failure(error),
+        Error::BadAnswer(message) => types::Error::Other(types::Failure {
+            code: "bad-answer".to_owned(),
+            message,
+        }),
         Error::Library(error) => match error {
             LibraryError::Invalid {
                 field,

@@ -42,7 +42,7 @@ impl<P: HostPorts> ThreadService<P> {
     pub fn create(&self, draft: &ThreadDraft) -> Result<LoadedThread, Error> {
         let resolved = self.resolve_draft(draft)?;
         let now = self.ports.now();
-        let plan = thread::create(draft, resolved, None, now, &self.ports.random(8))?;
+        let plan = thread::create(draft, resolved, None, now, &self.draw_random()?)?;
         if self.commit(&plan)? {
             return Ok(loaded_from_plan(plan));
         }

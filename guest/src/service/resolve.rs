@@ -2,7 +2,7 @@
 //! a pin.
 
 use super::{Error, ThreadService};
-use crate::ports::{HostPorts, LibraryError};
+use crate::ports::HostPorts;
 use std::rc::Rc;
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::json::{JsonObject, JsonValue};
@@ -16,9 +16,6 @@ use threadkeep_core::{id, key};
 
 /// The model of a thread that names none.
 const DEFAULT_MODEL: &str = "default";
-
-/// Code of an import's answer that its contract does not allow.
-pub(super) const BAD_ANSWER: &str = "bad-answer";
 
 /// The pin of a thread, and its text and hash if it is a new one.
 pub type PinForStart = (Rc<PinnedSettings>, Option<(String, String)>);
@@ -179,7 +176,7 @@ impl<P: HostPorts> ThreadService<P> {
                 documents.len(),
                 names.len()
             );
-            return Err(LibraryError::Other(BAD_ANSWER.to_owned(), message).into());
+            return Err(Error::BadAnswer(message));
         }
         Ok(documents)
     }

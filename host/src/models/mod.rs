@@ -134,7 +134,7 @@ pub enum ReplyBlock {
 }
 
 /// A complete reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelCompletion {
     /// The blocks, in order.
     pub blocks: Vec<ReplyBlock>,
@@ -145,6 +145,10 @@ pub struct ModelCompletion {
     pub usage: Option<Usage>,
     /// The session to continue.
     pub session: Option<String>,
+    /// The provider's id of the reply.
+    pub id: Option<String>,
+    /// The model that answered, as the provider names it.
+    pub model: Option<String>,
 }
 
 /// The kind of a failure. The runner's reaction depends on it and on nothing else.
@@ -192,6 +196,8 @@ pub struct ModelFailure {
     pub retry_after: Option<Duration>,
     /// False only if it is certain that nothing was sent.
     pub sent: bool,
+    /// True if the provider refused the request with a status: it was sent and cost nothing.
+    pub refused: bool,
     /// Tokens that were reported before it failed.
     pub usage: Option<Usage>,
     /// Text that had arrived before it failed.
@@ -207,6 +213,7 @@ impl ModelFailure {
             message: message.into(),
             retry_after: None,
             sent: true,
+            refused: false,
             usage: None,
             partial: String::new(),
         }

@@ -189,7 +189,7 @@ impl ModelProvider for LoopingModel {
                 output: 500,
                 ..Usage::default()
             }),
-            session: None,
+            ..ModelCompletion::default()
         };
         Box::pin(std::future::ready(Ok(completion)))
     }

@@ -21,7 +21,7 @@ fn reply(blocks: usize, bytes: usize) -> ModelCompletion {
         blocks: vec![ReplyBlock::Text { text }; blocks],
         finish: String::new(),
         usage: usage(10, 1),
-        session: None,
+        ..ModelCompletion::default()
     }
 }
 

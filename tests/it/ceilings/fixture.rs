@@ -113,7 +113,7 @@ pub fn says(usage: Option<Usage>) -> Result<ModelCompletion, ModelFailure> {
         }],
         finish: "stop".to_owned(),
         usage,
-        session: None,
+        ..ModelCompletion::default()
     })
 }
 
@@ -124,6 +124,7 @@ pub fn fails(sent: bool, usage: Option<Usage>) -> Result<ModelCompletion, ModelF
         message: "on purpose".to_owned(),
         retry_after: None,
         sent,
+        refused: false,
         usage,
         partial: "p".repeat(5),
     })

@@ -70,7 +70,7 @@ impl ModelProvider for ActingModel {
                     output: 50,
                     ..Usage::default()
                 }),
-                session: None,
+                ..ModelCompletion::default()
             })
         })
     }

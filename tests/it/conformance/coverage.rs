@@ -63,7 +63,12 @@ impl WitnessStore {
             if given && size == limit {
                 self.note(format!("{name} reached"));
             }
-            if matches!(answer, Err(StorageError::TooLarge { .. })) && *size == limit + 1 {
+            let refused = |error: &StorageError| {
+                let code = matches!(error, StorageError::Other { code, .. }
+                    if ["invalid-collection", "invalid-log"].contains(code));
+                code || matches!(error, StorageError::TooLarge { .. })
+            };
+            if answer.as_ref().is_err_and(refused) && *size == limit + 1 {
                 self.note(format!("{name} exceeded"));
             }
         }

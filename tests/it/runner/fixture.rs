@@ -269,7 +269,7 @@ pub fn reply(blocks: Vec<ReplyBlock>, usage: Option<Usage>) -> StepOutcome {
         blocks,
         finish,
         usage,
-        session: None,
+        ..LlmCompletion::default()
     })
 }
 

@@ -55,7 +55,7 @@ impl ModelProvider for ClerkModel {
                     output: 10,
                     ..Usage::default()
                 }),
-                session: None,
+                ..ModelCompletion::default()
             })
         })
     }
