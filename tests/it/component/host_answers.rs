@@ -17,30 +17,25 @@ fn records(store: &MemoryStore) -> Vec<StoredRecord> {
 }
 
 /// Creates a thread, and starts another one that exists, in a host whose import gives this answer;
-/// returns the errors. A thread is created without a read.
+/// returns both errors.
 #[track_caller]
-fn call_with(interface: &str, function: &str, answer: &Val, name: &str) -> Vec<Error> {
+fn call_with(interface: &str, function: &str, answer: &Val, name: &str) -> [Error; 2] {
     let store = Arc::new(MemoryStore::new());
     let mut sound = ForeignHost::over(&store, MapLibrary::small(), |_| {});
     let registry = sound.threads.threadkeep_threads_registry();
     let draft = Draft::for_directive("work");
-    let there = registry.call_create(&mut sound.store, &draft).unwrap();
+    let there = registry.call_create(&mut sound.store, &draft, "1").unwrap();
     let there = there.unwrap().id;
     let before = records(&store);
     let mut host = ForeignHost::answering(&store, interface, function, answer.clone());
-    let mut answers = Vec::new();
-    if function != "get" {
-        let registry = host.threads.threadkeep_threads_registry();
-        let created = registry.call_create(&mut host.store, &draft).unwrap();
-        answers.push(created.map(drop));
-    }
+    let registry = host.threads.threadkeep_threads_registry();
+    let created = registry.call_create(&mut host.store, &draft, "2").unwrap();
     let input = message("go");
     let runner = host.threads.threadkeep_threads_runner();
-    let started = runner.call_start(&mut host.store, &there, Some(&input), "p/1", "k");
-    answers.push(started.unwrap().map(drop));
+    let started = runner.call_start(&mut host.store, &there, Some(&input), "p/1", "k", None);
+    let answers = [created.map(drop), started.unwrap().map(drop)];
     assert_eq!(records(&store), before, "{name}: something was written");
-    let errors = answers.into_iter().map(|answer| answer.expect_err(name));
-    errors.collect()
+    answers.map(|answer| answer.expect_err(name))
 }
 
 /// Symptom: "" and "zz" were taken for random bytes, and ids became less unique in silence. Cause:
@@ -155,7 +150,7 @@ fn numbers_of_the_library_are_below_2_to_the_63() {
         let mut host = ForeignHost::over(&store, library, |_| {});
         let registry = host.threads.threadkeep_threads_registry();
         let draft = Draft::for_directive("work");
-        match registry.call_create(&mut host.store, &draft).unwrap() {
+        match registry.call_create(&mut host.store, &draft, "1").unwrap() {
             Err(Error::Invalid(invalid)) => {
                 assert!(invalid.field.contains(field), "{document}: {invalid:?}");
             }

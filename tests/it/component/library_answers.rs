@@ -76,7 +76,9 @@ async fn library_is_called_as_often_with_31_tools_as_with_3() {
             let created = library.calls.swap(0, Ordering::SeqCst);
             assert!(created <= LIBRARY_CALLS_MAX, "create, {tools}: {created}");
             let input = super::fixture::message("go");
-            let started = tenant.start(&thread.id, Some(input), "p/1", "k").await;
+            let started = tenant
+                .start(&thread.id, Some(input), "p/1", "k", None)
+                .await;
             let handle = started.unwrap();
             let started = library.calls.swap(0, Ordering::SeqCst);
             assert!(started <= LIBRARY_CALLS_MAX, "start, {tools}: {started}");
@@ -121,7 +123,7 @@ fn bad_answers_of_the_library_are_typed_errors_and_write_nothing() {
         let mut host = ForeignHost::answering(&records, "library", "get", answer);
         let registry = host.threads.threadkeep_threads_registry();
         let created = registry
-            .call_create(&mut host.store, &Draft::for_directive("work"))
+            .call_create(&mut host.store, &Draft::for_directive("work"), "1")
             .unwrap();
         let error = created.expect_err(name);
         let code = |error: &Error| match error {

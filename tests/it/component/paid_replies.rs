@@ -38,7 +38,7 @@ impl PaidRun {
         let storage: Arc<dyn StorageBackend> = Arc::<MemoryStore>::clone(&store);
         let tenant = tenant(storage);
         let thread = tenant.create(Draft::for_directive("work")).await.unwrap();
-        let started = tenant.start(&thread.id, Some(message("go")), "p/1", "k");
+        let started = tenant.start(&thread.id, Some(message("go")), "p/1", "k", None);
         let handle = started.await.unwrap();
         Self {
             store,
@@ -66,7 +66,7 @@ impl PaidRun {
         let version = self.tenant.get(self.id()).await.unwrap().version;
         let page = self
             .tenant
-            .events(self.id(), version - 1, 100)
+            .events(self.id(), version - 1, 100, None)
             .await
             .unwrap();
         let events = page.events.iter();
@@ -273,7 +273,9 @@ async fn bills_of_external_loops_are_cut() {
                 .await;
             closed.unwrap();
         }
-        let bill = || ledger::Bill::Usage(WRAPPED);
+        // Of a bill, 2^63 and more is `invalid`.
+        let most = i64::MAX as u64;
+        let bill = || ledger::Bill::Usage(usage(most, most));
         tenant.settle(&thread, held.version, bill()).await.unwrap();
         let spent = tenant.account(&thread).await.unwrap().spent;
         // 22,000 tokens read at 1, 10,200 written at 2 USD a million.

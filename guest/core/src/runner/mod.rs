@@ -46,7 +46,7 @@ pub use reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
 pub use result_blocks::parse_result_content;
 pub use round::{ToolOutcome, ToolState};
 pub use signal::{CapRaise, Signal, signal};
-pub use start::{StartRequest, is_start_refused, start};
+pub use start::{StartRequest, is_repeated_start, is_start_refused, parse_about, start};
 pub use step::{Step, StepCall, pending_step};
 pub use submission::{LlmFailure, StepOutcome, StepSubmission};
 pub use submit::submit;
