@@ -69,16 +69,11 @@ impl ModelProvider for CrowdModel {
                 }
                 _ => text("done"),
             };
-            Ok(ModelCompletion {
-                blocks,
-                finish: "stop".to_owned(),
-                usage: Some(Usage {
-                    input: 100,
-                    output: 10,
-                    ..Usage::default()
-                }),
-                session: None,
-            })
+            Ok(ModelCompletion::new(blocks, "stop").with_usage(Usage {
+                input: 100,
+                output: 10,
+                ..Usage::default()
+            }))
         })
     }
 }

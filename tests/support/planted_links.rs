@@ -107,7 +107,7 @@ fn link_records(old: &ThreadRecord, before: &Head, link: &str) -> Vec<StoreWrite
         prefix: String::new(),
         asked: false,
         version: 0,
-        hash: genesis_hash(link, &old.chain),
+        hash: genesis_hash(link, &old.chain, None),
         ..before.clone()
     };
     vec![

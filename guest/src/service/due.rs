@@ -205,7 +205,7 @@ impl<P: HostPorts> ThreadService<P> {
         if let Some(ceiling) = known {
             return Ok(*ceiling);
         }
-        let ceiling = self.policy_with_preset(None)?.limits;
+        let ceiling = self.policy()?.limits;
         *known = Some(ceiling);
         Ok(ceiling)
     }

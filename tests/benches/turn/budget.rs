@@ -70,7 +70,7 @@ impl NativeRun {
             }],
             finish: "tool_use".to_owned(),
             usage: Some(Usage::default()),
-            session: None,
+            ..LlmCompletion::default()
         });
         let submission = StepSubmission {
             token: self.token,
