@@ -1,0 +1,73 @@
+// Plays a scenario and prints a line of JSON for each call of the component.
+//
+// `node play.mjs FOLDER SCENARIO`, with the folder that `jco transpile --instantiation sync` has
+// filled; tests/hosts/README.md says what a line of a scenario is.
+import { readFileSync } from 'node:fs';
+import { Host } from './host.mjs';
+
+const [folder, scenario] = process.argv.slice(2);
+const host = await Host.load(folder);
+const kept = {};
+
+/** Puts in what was kept (`$name`), and JSON as text (`{"$json": ...}`). */
+function fill(value) {
+  if (typeof value === 'string') return value.startsWith('$') ? kept[value.slice(1)] : value;
+  if (Array.isArray(value)) return value.map(fill);
+  if (value === null || typeof value !== 'object') return value;
+  if ('$json' in value) return JSON.stringify(fill(value.$json));
+  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, fill(field)]));
+}
+
+function perform(step, script) {
+  if (step.kind === 'call-llm') return script.replies.shift();
+  if (step.kind === 'call-tools') {
+    const outcome = ({ version, index, name }) => ({ version, index, ...script.tools[name] });
+    return { outcomes: step.calls.map(outcome) };
+  }
+  host.now = step.until;
+  return { waited: null };
+}
+
+/** Begins a run and performs its steps. */
+function run(name, given, script) {
+  const handle = host.call(name, given).ok;
+  let step = handle?.step ?? { kind: 'finished' };
+  while (step.kind !== 'finished') {
+    const { thread, version } = step;
+    const { token } = handle;
+    const outcome = perform(step, script);
+    step = host.call('runner.submit', { thread, token, version, outcome, have: 0 }).ok;
+  }
+}
+
+/** Performs a thread and all that it spawns, until nothing of it is left to be done. */
+function drive({ thread, input, holder, ...script }) {
+  run('runner.start', { thread, input, holder: `${holder}/0`, key: holder }, script);
+  for (let runs = 0; ; ) {
+    const due = host.call('runner.ready', { limit: 10, cursor: null, under: thread }).ok.threads;
+    if (due.length === 0) return;
+    for (const entry of due) {
+      runs += 1;
+      const who = { thread: entry.thread, holder: `${holder}/${runs}` };
+      if (entry.sweep) host.call('runner.sweep', { thread: entry.thread, cursor: null });
+      if (entry.call === 'start') {
+        const { thread, holder } = who;
+        run('runner.start', { thread, input: null, holder, key: holder }, script);
+      } else run('runner.claim', { ...who, proof: { none: null } }, script);
+    }
+  }
+}
+
+for (const text of readFileSync(scenario, 'utf8').split('\n').filter(Boolean)) {
+  const line = JSON.parse(text);
+  Object.assign(host.library, line.library);
+  host.now = line.clock ?? host.now;
+  if (line.call) {
+    host.faults = { ...line.faults };
+    const answer = host.call(line.call, fill(line.with));
+    for (const [name, path] of Object.entries(line.keep ?? {})) {
+      kept[name] = path.split('.').reduce((value, part) => value[part], answer);
+    }
+  }
+  if (line.drive) drive(fill(line.drive));
+}
