@@ -74,7 +74,7 @@ function page(rows, limit) {
 }
 
 /** Records by collection and name, and logs by log and partition, in memory. */
-class Storage {
+export class Storage {
   #records = new Map();
   #logs = new Map();
 

@@ -3,7 +3,7 @@
 // `node play.mjs FOLDER SCENARIO`, with the folder that `jco transpile --instantiation sync` has
 // filled; tests/hosts/README.md says what a line of a scenario is.
 import { readFileSync } from 'node:fs';
-import { Host } from './host.mjs';
+import { Host, Storage, canonical } from './host.mjs';
 
 const [folder, scenario] = process.argv.slice(2);
 const host = await Host.load(folder);
@@ -58,6 +58,23 @@ function drive({ thread, input, holder, ...script }) {
   }
 }
 
+/** The names in pages, as a store gives them from either end. */
+function pages({ names, limit }) {
+  const storage = new Storage();
+  const put = name => ({ key: { collection: 'blob', name }, expect: { tag: 'absent' }, value: name });
+  storage.commit(names.map(name => ({ tag: 'put', val: put(name) })));
+  const answer = { forwards: [], backwards: [] };
+  for (const [way, found] of Object.entries(answer)) {
+    for (let cursor = ''; cursor !== undefined; ) {
+      const [start, end] = way === 'forwards' ? [cursor, ''] : ['', cursor];
+      const page = storage.scan('blob', start, end, limit, way === 'backwards');
+      found.push(page.items.map(item => item.key.name));
+      cursor = page.cursor;
+    }
+  }
+  return answer;
+}
+
 for (const text of readFileSync(scenario, 'utf8').split('\n').filter(Boolean)) {
   const line = JSON.parse(text);
   Object.assign(host.library, line.library);
@@ -70,4 +87,5 @@ for (const text of readFileSync(scenario, 'utf8').split('\n').filter(Boolean)) {
     }
   }
   if (line.drive) drive(fill(line.drive));
+  if (line.pages) console.log(canonical(pages(line.pages)));
 }

@@ -6,7 +6,7 @@
 import json
 import sys
 
-from host import Host, compact
+from host import Host, Storage, compact
 
 
 class Player:
@@ -29,6 +29,8 @@ class Player:
                 self.kept[name] = value
         if "drive" in line:
             self.drive(**self.fill(line["drive"]))
+        if "pages" in line:
+            print(compact(pages(**line["pages"]), sort_keys=True))
 
     def fill(self, value):
         """Puts in what was kept (`$name`), and JSON as text (`{"$json": ...}`)."""
@@ -81,6 +83,21 @@ class Player:
             return {"outcomes": [at | self.tools[call["name"]] for at, call in zip(named, calls)]}
         self.host.now = step["until"]
         return {"waited": None}
+
+
+def pages(names, limit):
+    """The names in pages, as a store gives them from either end."""
+    storage, answer = Storage(), {}
+    put = [{"key": {"collection": "blob", "name": name}, "value": name} for name in names]
+    storage.commit([{"put": op | {"expect": {"absent": None}}} for op in put], False)
+    for way, reverse in (("forwards", False), ("backwards", True)):
+        start, end, found = "", "", []
+        while start is not None and end is not None:
+            page = storage.scan("blob", start, end, limit, reverse)
+            found.append([item["key"]["name"] for item in page["items"]])
+            start, end = ("", page.get("cursor")) if reverse else (page.get("cursor"), "")
+        answer[way] = found
+    return answer
 
 
 def main():

@@ -11,6 +11,8 @@ use threadkeep::clock::ClockTime;
 use threadkeep::component::{CallMeter, ImportView, TenantContext, add_to_linker};
 use threadkeep::engine::COMPONENT;
 use threadkeep::limits::EngineLimits;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
 use wasmtime::component::{Component, Instance, InstancePre, Linker, Val};
 use wasmtime::{Engine, Store, StoreContextMut};
 
@@ -106,6 +108,13 @@ impl NativePlayer {
         }
         if line["drive"].is_object() {
             self.drive(&self.fill(&line["drive"]));
+        }
+        if line["pages"].is_object() {
+            let answer = pages(&line["pages"]);
+            self.answers.push(ScenarioAnswer {
+                line: self.line,
+                answer,
+            });
         }
     }
 
@@ -289,4 +298,30 @@ fn call_export(
         Val::Result(Err(error)) => ("err", error.as_deref().map_or(Value::Null, to_json)),
         other => panic!("{name} answers no result: {other:?}"),
     }
+}
+
+/// Returns names in pages, as a store gives them from either end.
+fn pages(line: &Value) -> Value {
+    let store = MemoryStore::new();
+    let names = line["names"].as_array().expect("names").iter();
+    let puts = names.map(|name| CommitOp::Put {
+        key: RecordKey::new("blob", name.as_str().expect("a name")),
+        expect: RecordExpectation::Absent,
+        value: "a value".to_owned(),
+    });
+    store.commit(&puts.collect::<Vec<_>>(), false).unwrap();
+    let limit = line["limit"].as_u64().expect("a limit") as u32;
+    let walk = |reverse: bool| {
+        let mut found = Vec::new();
+        let mut cursor = Some(String::new());
+        while let Some(at) = cursor {
+            let (start, end) = if reverse { ("", &*at) } else { (&*at, "") };
+            let page = store.scan("blob", start, end, limit, reverse).unwrap();
+            let names = page.items.into_iter().map(|item| item.key.name);
+            found.push(names.collect::<Vec<_>>());
+            cursor = page.cursor;
+        }
+        found
+    };
+    json!({"forwards": walk(false), "backwards": walk(true)})
 }
