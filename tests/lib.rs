@@ -24,3 +24,5 @@ pub mod llmock;
 pub mod native;
 #[path = "support/programs.rs"]
 pub mod programs;
+#[path = "support/soak.rs"]
+pub mod soak;

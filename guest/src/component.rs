@@ -3,7 +3,7 @@
 use crate::convert;
 use crate::ports::{HostPorts, LibraryError, ScanPage, StorageError, StoredItem};
 use crate::service::ThreadService;
-use threadkeep_core::plan::StoreWrite;
+use threadkeep_core::plan::{LoadedThread, StoreWrite};
 use threadkeep_core::runner::CallBill;
 use threadkeep_core::time::UnixTime;
 
@@ -107,84 +107,97 @@ thread_local! {
     static SERVICE: ThreadService<ImportedHost> = const { ThreadService::new(ImportedHost) };
 }
 
+/// Calls the service for an export that names no thread.
 fn call_service<T>(
     f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, crate::service::Error>,
 ) -> Result<T, types::Error> {
-    SERVICE.with(|service| f(service).map_err(convert::error))
+    SERVICE.with(|service| f(service).map_err(|error| convert::error(error, None)))
+}
+
+/// Calls the service for an export that names a thread.
+fn call_for<T>(
+    thread: &str,
+    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, crate::service::Error>,
+) -> Result<T, types::Error> {
+    SERVICE.with(|service| f(service).map_err(|error| convert::error(error, Some(thread))))
+}
+
+/// Calls the service for an export that names a thread and answers it.
+fn call_for_thread(
+    thread: &str,
+    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<LoadedThread, crate::service::Error>,
+) -> Result<types::Thread, types::Error> {
+    call_for(thread, |service| {
+        let loaded = f(service)?;
+        let window = service.window(&loaded)?;
+        Ok(convert::thread(&loaded, window))
+    })
 }
 
 struct ThreadsComponent;
 
 impl exported::registry::Guest for ThreadsComponent {
-    fn create(draft: exported::registry::Draft) -> Result<types::Thread, types::Error> {
-        let draft = convert::draft(draft);
-        call_service(|service| service.create(&draft)).map(|loaded| convert::thread(&loaded))
+    fn create(
+        draft: exported::registry::Draft,
+        key: String,
+    ) -> Result<types::Thread, types::Error> {
+        call_service(|service| {
+            let loaded = service.create(&convert::draft(draft, key)?)?;
+            let window = service.window(&loaded)?;
+            Ok(convert::thread(&loaded, window))
+        })
     }
 
-    fn get(id: String) -> Result<types::Thread, types::Error> {
-        call_service(|service| service.load(&id)).map(|loaded| convert::thread(&loaded))
+    fn get(thread: String) -> Result<types::Thread, types::Error> {
+        call_for_thread(&thread, |service| service.load(&thread))
     }
 
     fn list(
         filter: exported::registry::Filter,
         limit: u32,
         cursor: Option<String>,
-    ) -> Result<exported::registry::Page, types::Error> {
-        let filter = convert::filter(filter);
-        let chosen = filter.as_ref().map(|(name, value)| (*name, value.as_str()));
-        let (many, cursor) = call_service(|service| service.list(chosen, limit, cursor))?;
-        Ok(exported::registry::Page {
-            threads: many.threads.iter().map(convert::thread).collect(),
-            unreadable: many
-                .unreadable
-                .into_iter()
-                .map(convert::unreadable)
-                .collect(),
-            cursor,
+    ) -> Result<exported::registry::RowPage, types::Error> {
+        call_service(|service| {
+            let filter = convert::filter(filter)?;
+            let chosen = filter.as_ref().map(|(name, value)| (*name, value.as_str()));
+            service.list(chosen, limit, cursor)
         })
+        .map(convert::row_page)
     }
 
-    fn set_title(id: String, title: Option<String>) -> Result<types::Thread, types::Error> {
-        call_service(|service| service.set_title(&id, title)).map(|loaded| convert::thread(&loaded))
+    fn set_title(thread: String, title: Option<String>) -> Result<types::Thread, types::Error> {
+        call_for_thread(&thread, |service| service.set_title(&thread, title))
+    }
+
+    fn delete(_: String, _: Option<String>, _: Option<String>) -> Result<String, types::Error> {
+        Err(convert::not_built_error("registry.delete"))
     }
 }
 
 impl exported::history::Guest for ThreadsComponent {
-    fn load(id: String, version: Option<u64>) -> Result<exported::history::Snapshot, types::Error> {
-        call_service(|service| {
-            let loaded = service.load(&id)?;
-            let newest = loaded.head.value.version;
-            let version = version.unwrap_or(newest);
-            let hash = match version {
-                0 => String::new(),
-                version if version == newest => loaded.head.value.hash.clone(),
-                version => match service
-                    .entries(&id, version - 1, Some(version), 1)?
-                    .1
-                    .first()
-                {
-                    Some(line) => threadkeep_core::history::Entry::hash_of(&line.text),
-                    None => String::new(),
-                },
-            };
-            Ok(exported::history::Snapshot {
-                thread: convert::thread(&loaded),
-                version,
-                hash,
-                state: "{}".to_owned(),
-            })
+    fn load(
+        thread: String,
+        version: Option<u64>,
+    ) -> Result<exported::history::Snapshot, types::Error> {
+        call_for(&thread, |service| {
+            let (loaded, version, hash) = service.snapshot(&thread, version)?;
+            let window = service.window(&loaded)?;
+            Ok(convert::snapshot(&loaded, window, version, hash))
         })
     }
 
     fn entries(
-        id: String,
+        thread: String,
         after: u64,
         limit: u32,
-    ) -> Result<exported::history::Page, types::Error> {
-        let (_, lines, cursor) = call_service(|service| service.entries(&id, after, None, limit))?;
-        Ok(exported::history::Page {
+        cursor: Option<String>,
+    ) -> Result<exported::history::EntryPage, types::Error> {
+        let (_, lines, cursor) = call_for(&thread, |service| {
+            service.entries(&thread, convert::page_start(after, cursor)?, None, limit)
+        })?;
+        Ok(exported::history::EntryPage {
             entries: lines.into_iter().map(convert::entry).collect(),
-            cursor,
+            cursor: convert::cursor(cursor),
         })
     }
 
@@ -194,18 +207,21 @@ impl exported::history::Guest for ThreadsComponent {
         deadline: types::Instant,
     ) -> Result<exported::history::Opened, types::Error> {
         let deadline = convert::instant_in(deadline);
-        call_service(|service| service.open(&thread, &holder, deadline))
+        call_for(&thread, |service| service.open(&thread, &holder, deadline))
             .map(|loaded| convert::opened_to_wit(&loaded))
     }
 
     fn append(
         thread: String,
         token: Option<u64>,
-        expected: u64,
+        expected: exported::history::Expected,
         change: exported::history::ChangeSet,
     ) -> Result<exported::history::Written, types::Error> {
-        call_service(|service| service.append(&thread, token, expected, &change.events))
-            .map(|written| convert::append_to_wit(&written))
+        call_for(&thread, |service| {
+            let events = convert::change_events(change)?;
+            service.append(&thread, token, convert::expected(expected), &events)
+        })
+        .map(|written| convert::append_to_wit(&written))
     }
 
     fn close(
@@ -214,21 +230,35 @@ impl exported::history::Guest for ThreadsComponent {
         outcome: String,
         result: Option<String>,
     ) -> Result<exported::history::Written, types::Error> {
-        call_service(|service| service.close(&thread, token, &outcome, result))
-            .map(|written| convert::append_to_wit(&written))
+        call_for(&thread, |service| {
+            service.close(&thread, token, &outcome, result)
+        })
+        .map(|written| convert::append_to_wit(&written))
+    }
+
+    fn fork(
+        _: String,
+        _: u64,
+        _: String,
+        _: Option<String>,
+    ) -> Result<types::Thread, types::Error> {
+        Err(convert::not_built_error("history.fork"))
     }
 }
 
 impl exported::ledger::Guest for ThreadsComponent {
     fn account(thread: String) -> Result<types::Account, types::Error> {
-        call_service(|service| service.account(&thread)).map(|loaded| convert::account(&loaded))
+        call_for(&thread, |service| service.account(&thread))
+            .map(|loaded| convert::account(&loaded))
     }
 
     fn tree(
         thread: String,
         cursor: Option<String>,
     ) -> Result<exported::ledger::TreePage, types::Error> {
-        let page = call_service(|service| service.tree_page(&thread, cursor.as_deref()))?;
+        let page = call_for(&thread, |service| {
+            service.tree_page(&thread, cursor.as_deref())
+        })?;
         Ok(exported::ledger::TreePage {
             branches: convert::branches(&page.branches),
             unreadable: page
@@ -240,8 +270,15 @@ impl exported::ledger::Guest for ThreadsComponent {
         })
     }
 
-    fn charges(thread: String, after: u64) -> Result<exported::ledger::ChargePage, types::Error> {
-        call_service(|service| service.charges(&thread, after)).map(convert::charges)
+    fn charges(
+        thread: String,
+        after: u64,
+        cursor: Option<String>,
+    ) -> Result<exported::ledger::ChargePage, types::Error> {
+        call_for(&thread, |service| {
+            service.charges(&thread, convert::page_start(after, cursor)?)
+        })
+        .map(convert::charges)
     }
 
     fn hold(
@@ -251,9 +288,17 @@ impl exported::ledger::Guest for ThreadsComponent {
         estimate: exported::ledger::Estimate,
         deadline: types::Instant,
     ) -> Result<exported::ledger::Admission, types::Error> {
-        let (asked, deadline) = (convert::estimate(estimate), convert::instant_in(deadline));
-        call_service(|service| service.hold(&thread, token, &key, &asked, deadline))
-            .map(convert::admission)
+        let deadline = convert::instant_in(deadline);
+        call_for(&thread, |service| {
+            service.hold(
+                &thread,
+                token,
+                &key,
+                &convert::estimate(estimate)?,
+                deadline,
+            )
+        })
+        .map(convert::admission)
     }
 
     fn settle(
@@ -261,49 +306,78 @@ impl exported::ledger::Guest for ThreadsComponent {
         version: u64,
         bill: exported::ledger::Bill,
     ) -> Result<u64, types::Error> {
-        call_service(|service| service.settle(&thread, version, convert::bill(bill)))
+        call_for(&thread, |service| {
+            service.settle(&thread, version, convert::bill(bill)?)
+        })
     }
 
     fn release(thread: String, version: u64) -> Result<u64, types::Error> {
-        call_service(|service| service.settle(&thread, version, CallBill::Nothing))
+        call_for(&thread, |service| {
+            service.settle(&thread, version, CallBill::Nothing)
+        })
+    }
+}
+
+impl exported::continuation::Guest for ThreadsComponent {
+    fn usage(_: String) -> Result<String, types::Error> {
+        Err(convert::not_built_error("continuation.usage"))
+    }
+
+    fn chain(_: String, _: Option<String>) -> Result<String, types::Error> {
+        Err(convert::not_built_error("continuation.chain"))
+    }
+
+    fn plan(_: String) -> Result<String, types::Error> {
+        Err(convert::not_built_error("continuation.plan"))
     }
 }
 
 impl exported::transcript::Guest for ThreadsComponent {
     fn events(
-        id: String,
+        thread: String,
         after: u64,
         limit: u32,
+        cursor: Option<String>,
     ) -> Result<exported::transcript::EventPage, types::Error> {
-        call_service(|service| {
-            let (_, lines, cursor) = service.entries(&id, after, None, limit)?;
-            Ok(exported::transcript::EventPage {
-                events: lines.iter().flat_map(convert::events).collect(),
-                cursor,
-            })
+        let (_, lines, cursor) = call_for(&thread, |service| {
+            service.entries(&thread, convert::page_start(after, cursor)?, None, limit)
+        })?;
+        Ok(exported::transcript::EventPage {
+            events: lines.iter().flat_map(convert::events).collect(),
+            cursor: convert::cursor(cursor),
         })
     }
 
     fn messages(
-        id: String,
+        thread: String,
         after: u64,
-        until: u64,
+        until: Option<u64>,
+        cursor: Option<String>,
     ) -> Result<exported::transcript::MessagePage, types::Error> {
-        let (messages, cursor) = call_service(|service| service.messages(&id, after, until))?;
-        Ok(exported::transcript::MessagePage { messages, cursor })
+        let (messages, cursor) = call_for(&thread, |service| {
+            service.messages(&thread, convert::page_start(after, cursor)?, until)
+        })?;
+        Ok(exported::transcript::MessagePage {
+            messages,
+            cursor: convert::cursor(cursor),
+        })
     }
 
     fn render(
-        id: String,
+        thread: String,
         what: String,
+        at: Option<u64>,
         after: u64,
+        cursor: Option<String>,
     ) -> Result<exported::transcript::Piece, types::Error> {
-        let piece = call_service(|service| service.render(&id, &what, after))?;
-        Ok(exported::transcript::Piece {
-            text: piece.text,
-            version: piece.version,
-            cursor: piece.cursor,
+        call_for(&thread, |service| {
+            service.render(&thread, &what, at, convert::page_start(after, cursor)?)
         })
+        .map(convert::piece)
+    }
+
+    fn search(_: String, _: String, _: u32, _: Option<String>) -> Result<String, types::Error> {
+        Err(convert::not_built_error("transcript.search"))
     }
 }
 
@@ -313,9 +387,33 @@ impl exported::runner::Guest for ThreadsComponent {
         input: Option<String>,
         holder: String,
         key: String,
+        about: Option<String>,
     ) -> Result<exported::runner::Handle, types::Error> {
-        call_service(|service| service.start(&thread, input.as_deref(), &holder, &key))
-            .map(convert::handle_to_wit)
+        let (input, about) = (input.as_deref(), about.as_deref());
+        call_for(&thread, |service| {
+            service.start(&thread, input, &holder, &key, about)
+        })
+        .map(convert::handle_to_wit)
+    }
+
+    fn resume(
+        _: String,
+        _: Option<String>,
+        _: String,
+        _: String,
+        _: Option<String>,
+    ) -> Result<exported::runner::Handle, types::Error> {
+        Err(convert::not_built_error("runner.resume"))
+    }
+
+    fn run(
+        _: String,
+        _: Option<String>,
+        _: String,
+        _: String,
+        _: u32,
+    ) -> Result<String, types::Error> {
+        Err(convert::not_built_error("runner.run"))
     }
 
     fn claim(
@@ -323,8 +421,10 @@ impl exported::runner::Guest for ThreadsComponent {
         holder: String,
         proof: exported::runner::Proof,
     ) -> Result<exported::runner::Handle, types::Error> {
-        call_service(|service| service.claim(&thread, &holder, convert::proof(proof)))
-            .map(convert::handle_to_wit)
+        call_for(&thread, |service| {
+            service.claim(&thread, &holder, convert::proof(proof)?)
+        })
+        .map(convert::handle_to_wit)
     }
 
     fn submit(
@@ -334,7 +434,7 @@ impl exported::runner::Guest for ThreadsComponent {
         outcome: exported::runner::Outcome,
         have: u64,
     ) -> Result<exported::runner::Step, types::Error> {
-        call_service(|service| {
+        call_for(&thread, |service| {
             let submission = convert::submission(token, version, outcome)?;
             service.submit(&thread, &submission, have)
         })
@@ -344,26 +444,32 @@ impl exported::runner::Guest for ThreadsComponent {
     fn progress(
         thread: String,
         token: u64,
-        partial: String,
+        partial: Option<String>,
     ) -> Result<exported::runner::News, types::Error> {
-        call_service(|service| service.progress(&thread, token, &partial))
-            .map(convert::verdict_to_wit)
+        let partial = partial.unwrap_or_default();
+        call_for(&thread, |service| {
+            service.progress(&thread, token, &partial)
+        })
+        .map(convert::verdict_to_wit)
     }
 
     fn signal(
         thread: String,
-        id: String,
+        key: String,
         what: exported::runner::SignalKind,
     ) -> Result<u64, types::Error> {
-        call_service(|service| service.signal(&thread, &id, &convert::signal(what)?))
-            .map(|loaded| loaded.head.value.version)
+        call_for(&thread, |service| {
+            service.signal(&thread, &key, &convert::signal(what)?)
+        })
+        .map(|loaded| loaded.head.value.version)
     }
 
     fn sweep(
         thread: String,
         cursor: Option<String>,
     ) -> Result<exported::runner::Swept, types::Error> {
-        call_service(|service| service.sweep_page(&thread, cursor)).map(convert::sweep_page_to_wit)
+        call_for(&thread, |service| service.sweep_page(&thread, cursor))
+            .map(convert::sweep_page_to_wit)
     }
 
     fn ready(
@@ -371,11 +477,11 @@ impl exported::runner::Guest for ThreadsComponent {
         cursor: Option<String>,
         under: Option<String>,
     ) -> Result<exported::runner::DuePage, types::Error> {
-        let (due, cursor) = call_service(|service| service.ready(limit, cursor, under.as_deref()))?;
-        Ok(exported::runner::DuePage {
-            threads: due.iter().map(convert::due).collect(),
-            cursor,
-        })
+        let page = SERVICE.with(|service| {
+            let page = service.ready(limit, cursor, under.as_deref());
+            page.map_err(|error| convert::error(error, under.as_deref()))
+        })?;
+        Ok(convert::due_page(&page))
     }
 }
 
@@ -388,12 +494,11 @@ impl exported::maintenance::Guest for ThreadsComponent {
     }
 
     fn stats(cursor: Option<String>) -> Result<exported::maintenance::Statistics, types::Error> {
-        let (counts, cursor) = call_service(|service| service.stats(cursor))?;
-        let counts = counts
-            .into_iter()
-            .map(|(status, threads)| exported::maintenance::Count { status, threads })
-            .collect();
-        Ok(exported::maintenance::Statistics { counts, cursor })
+        call_service(|service| service.stats(cursor)).map(convert::statistics)
+    }
+
+    fn attest(_: String, _: u64, _: String) -> Result<String, types::Error> {
+        Err(convert::not_built_error("maintenance.attest"))
     }
 }
 

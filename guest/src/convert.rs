@@ -5,35 +5,41 @@
 
 mod damage;
 mod errors;
+mod history;
 mod imports;
 mod ledger;
+mod registry;
+mod thread;
 
-pub use damage::{recovery, sweep_page_to_wit, unreadable};
+pub use damage::{recovery, statistics, sweep_page_to_wit, unreadable};
 pub use ledger::{account, admission, bill, branches, charges, estimate};
 
-pub use errors::error;
+pub use errors::{error, not_built_error};
+pub use history::{
+    append_to_wit, change_events, cursor, entry, events, expected, opened_to_wit, page_start,
+    piece, snapshot,
+};
 pub use imports::{item, key, library_error, op, storage_error};
+pub use registry::{draft, filter, row_page};
+pub use thread::thread;
 
+use self::thread::limits_in;
 use crate::component::exports::threadkeep::threads as exported;
 use crate::component::threadkeep::threads::{llm, types};
 use crate::service::Error;
-use crate::service::history::{AppendOutcome, StoredEntry};
-use crate::service::runner::{DueThread, ProgressVerdict, StepHandle};
+use crate::service::progress::ProgressVerdict;
+use crate::service::runner::{DuePage, DueThread, StepHandle};
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::history::{Entry, parse_user};
+use threadkeep_core::history::parse_user;
 use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
-use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::{DueCall, LoadedThread, is_revival};
+use threadkeep_core::plan::{due_calls, is_revival};
 use threadkeep_core::runner::{
     CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock, Signal,
     StepOutcome, StepSubmission, ToolOutcome, ToolState,
 };
-use threadkeep_core::thread::{
-    CauseDetail, CreatorOverrides, Head, StatusCause, StepKind, ThreadDraft, ThreadStatus,
-    raise_floor,
-};
+use threadkeep_core::thread::StepKind;
 use threadkeep_core::time::UnixTime;
 
 pub fn instant(time: UnixTime) -> types::Instant {
@@ -84,196 +90,10 @@ fn usage_in(usage: types::Usage) -> Usage {
     }
 }
 
-fn limits(limits: &ThreadCaps) -> types::Limits {
-    let ThreadCaps {
-        turns,
-        tokens,
-        spend,
-        spawns,
-        depth,
-        duration,
-    } = *limits;
-    types::Limits {
-        turns,
-        tokens,
-        spend: spend.map(NanoUsd::get),
-        spawns,
-        depth,
-        duration,
-    }
-}
-
-fn limits_in(limits: types::Limits) -> ThreadCaps {
-    let types::Limits {
-        turns,
-        tokens,
-        spend,
-        spawns,
-        depth,
-        duration,
-    } = limits;
-    ThreadCaps {
-        turns,
-        tokens,
-        spend: spend.map(NanoUsd::new),
-        spawns,
-        depth,
-        duration,
-    }
-}
-
-fn cause(cause: &StatusCause, raise_above: Option<u64>) -> types::Cause {
-    let retry = cause.retry_millis();
-    let StatusCause {
-        reason,
-        code,
-        message,
-        value,
-        maximum,
-        detail,
-    } = cause.clone();
-    let CauseDetail { failure, account } = detail.map(|detail| *detail).unwrap_or_default();
-    types::Cause {
-        reason,
-        code,
-        message,
-        value,
-        maximum,
-        failure,
-        retry,
-        raise_above,
-        account,
-    }
-}
-
-fn lease(loaded: &LoadedThread) -> Option<types::Lease> {
-    let head = &loaded.head.value;
-    let holder = head.holder.clone()?;
-    let expiry = instant(head.expiry.unwrap_or(head.updated));
-    Some(types::Lease {
-        thread: loaded.thread.value.id.clone(),
-        holder,
-        expiry,
-    })
-}
-
-#[inline(never)]
-pub fn thread(loaded: &LoadedThread) -> types::Thread {
-    let (record, head) = (&loaded.thread.value, &loaded.head.value);
-    let used = &head.counters;
-    types::Thread {
-        id: record.id.clone(),
-        directive: record.directive.clone(),
-        parent: record.parent.clone(),
-        chain: record.chain.clone(),
-        previous: record.previous.clone(),
-        next: record.next.clone(),
-        status: head.status.to_string(),
-        cause: head.cause.as_ref().map(|why| cause(why, raise_floor(head))),
-        agent: record.agent.clone(),
-        task: record.task.clone(),
-        title: record.title.clone(),
-        model: record.model.clone(),
-        limits: limits(&head.limits),
-        capabilities: record.capabilities.clone(),
-        inputs: record.inputs.clone(),
-        outcome: record
-            .outcome
-            .map(|status: ThreadStatus| status.to_string()),
-        result: record.result.clone(),
-        cost: types::Cost {
-            turns: used.turns,
-            usage: usage(used.usage),
-            spend: used.spend.get(),
-            duration: used.duration,
-        },
-        run: types::Run {
-            number: head.run,
-            lease: lease(loaded),
-            step: head.step.as_ref().map(|step| step.kind.as_str().to_owned()),
-            version: head.step.as_ref().map_or(0, |step| step.version),
-        },
-        version: head.version,
-        created: instant(record.created),
-        updated: instant(head.updated),
-    }
-}
-
-#[inline(never)]
-pub fn draft(draft: exported::registry::Draft) -> ThreadDraft {
-    ThreadDraft {
-        id: draft.id,
-        directive: draft.directive,
-        agent: draft.agent,
-        task: draft.task,
-        title: draft.title,
-        overrides: CreatorOverrides {
-            model: draft.model,
-            limits: limits_in(draft.limits),
-            capabilities: draft.capabilities,
-            within: None,
-        },
-        inputs: draft.inputs,
-    }
-}
-
-/// Returns the first filter that is set, as the name of an index and a value. Ids are looked up by
-/// their key.
-pub fn filter(filter: exported::registry::Filter) -> Option<(&'static str, String)> {
-    let by_key = |id: String| threadkeep_core::id::key(&id);
-    filter
-        .status
-        .map(|value| ("status", value))
-        .or(filter.parent.map(|value| ("parent", by_key(value))))
-        .or(filter.directive.map(|value| ("directive", value)))
-        .or(filter.agent.map(|value| ("agent", value)))
-        .or(filter.task.map(|value| ("task", value)))
-        .or(filter.chain.map(|value| ("chain", by_key(value))))
-}
-
-pub fn opened_to_wit(loaded: &LoadedThread) -> exported::history::Opened {
-    exported::history::Opened {
-        version: loaded.head.value.version,
-        token: loaded.head.value.token,
-    }
-}
-
-pub fn append_to_wit(written: &AppendOutcome) -> exported::history::Written {
-    exported::history::Written {
-        version: written.version,
-        status: written.status.to_string(),
-        mail: written.mail.iter().map(json::to_text).collect(),
-    }
-}
-
-pub fn entry(line: StoredEntry) -> types::Entry {
-    types::Entry {
-        version: line.entry.version,
-        reason: line.entry.reason.as_str().to_owned(),
-        time: instant(line.entry.time),
-        hash: Entry::hash_of(&line.text),
-        body: line.text,
-    }
-}
-
-#[inline(never)]
-pub fn events(line: &StoredEntry) -> Vec<types::Event> {
-    (0_u32..)
-        .zip(&line.entry.events)
-        .map(|(index, event)| types::Event {
-            version: line.entry.version,
-            index,
-            kind: event.kind().to_owned(),
-            time: instant(line.entry.time),
-            body: json::to_text(event),
-        })
-        .collect()
-}
-
 #[inline(never)]
 pub fn handle_to_wit(handed: StepHandle) -> exported::runner::Handle {
     exported::runner::Handle {
-        thread: thread(&handed.loaded),
+        thread: thread(&handed.loaded, handed.window()),
         token: handed.loaded.head.value.token,
         step: step(&handed),
     }
@@ -302,6 +122,7 @@ pub fn step(handed: &StepHandle) -> exported::runner::Step {
             .collect(),
         until: step.until.map(instant),
         concerns_others: handed.concerns_others,
+        more: "{}".to_owned(),
     }
 }
 
@@ -336,14 +157,34 @@ fn request(handed: &StepHandle) -> llm::Request {
     }
 }
 
-pub fn proof(proof: exported::runner::Proof) -> HolderProof {
-    match proof {
+pub fn proof(proof: exported::runner::Proof) -> Result<HolderProof, Error> {
+    Ok(match proof {
         exported::runner::Proof::None => HolderProof::None,
         exported::runner::Proof::Watched(seen) => HolderProof::Watched {
-            step: seen.step,
-            partial: seen.partial,
+            step: seen.step.unwrap_or(0),
+            partial: seen.partial.unwrap_or(0),
         },
         exported::runner::Proof::Dead => HolderProof::Dead,
+        exported::runner::Proof::Other(text) => return Err(other_kind_error("proof", &text)),
+    })
+}
+
+/// Returns the error for a case `other`, whose JSON has a `kind` that this version does not know,
+/// as it knows none.
+#[inline(never)]
+fn other_kind_error(field: &str, text: &str) -> Error {
+    let kind = match json::parse(text) {
+        Ok(value) => value
+            .get("kind")
+            .and_then(|kind| kind.as_str().map(str::to_owned)),
+        Err(_) => None,
+    };
+    match kind {
+        Some(kind) => {
+            let problem = format!("is no kind of {field} that this version of the component knows");
+            CoreError::invalid(format!("{field}.kind"), &kind, problem).into()
+        }
+        None => CoreError::invalid(field, text, "is no JSON object with a kind").into(),
     }
 }
 
@@ -371,6 +212,7 @@ pub fn submission(
         ),
         exported::runner::Outcome::Waited => StepOutcome::Waited,
         exported::runner::Outcome::Stopped(failed) => StepOutcome::Stopped(failure(failed)),
+        exported::runner::Outcome::Other(text) => return Err(other_kind_error("outcome", &text)),
     };
     Ok(StepSubmission {
         token,
@@ -459,27 +301,35 @@ pub fn signal(signal: exported::runner::SignalKind) -> Result<Signal, Error> {
             caps: limits_in(raised.caps),
             through: raised.through,
         }),
+        exported::runner::SignalKind::Other(text) => return Err(other_kind_error("signal", &text)),
     })
 }
 
 #[inline(never)]
-pub fn due(due: &DueThread) -> exported::runner::Due {
+fn due(due: &DueThread) -> exported::runner::Due {
     let head = &due.loaded.head.value;
+    let since = head.due.filter(|millis| *millis > 0);
     exported::runner::Due {
         thread: due.loaded.thread.value.id.clone(),
         status: head.status.to_string(),
-        since: instant(UnixTime::from_millis(head.due.unwrap_or(0))),
+        since: since.map(|millis| instant(UnixTime::from_millis(millis))),
         sighting: exported::runner::Sighting {
-            step: head.step.as_ref().map_or(0, |step| step.version),
-            partial: due.partial,
+            step: head.step.as_ref().map(|step| step.version),
+            partial: (due.partial > 0).then_some(due.partial),
         },
         holder: head.holder.clone(),
-        sweep: head.sweep.is_some() || (head.intent.is_some() && !is_running(head)),
-        call: DueCall::for_thread(head).as_str().to_owned(),
+        calls: due_calls(head)
+            .into_iter()
+            .map(|call| call.as_str().to_owned())
+            .collect(),
         revive: is_revival(head),
     }
 }
 
-fn is_running(head: &Head) -> bool {
-    head.status == ThreadStatus::Running
+pub fn due_page(page: &DuePage) -> exported::runner::DuePage {
+    exported::runner::DuePage {
+        threads: page.threads.iter().map(due).collect(),
+        next: page.next.map(instant),
+        cursor: page.cursor.clone(),
+    }
 }

@@ -165,6 +165,9 @@ fn describe_conflict(mismatch: &wit::Mismatch) -> String {
         field @ ("estimate" | "bill") => {
             format!("another {field} than this was recorded for the call before")
         }
+        field @ ("input" | "draft" | "content") => {
+            format!("the key was used before, with another {field}")
+        }
         field => format!("{field} is {}, not {}", mismatch.actual, mismatch.expected),
     }
 }
@@ -185,10 +188,10 @@ pub fn describe(error: &wit::Error) -> ErrorDescription {
             let message = format!("there is no {} {:?}", e.kind, e.name);
             ErrorDescription::new("not-found", message, e.nearest.as_deref().map(did_you_mean))
         }
-        wit::Error::Deleted(id) => {
-            ErrorDescription::new("deleted", format!("thread {id} was deleted"), None)
+        wit::Error::Deleted(e) => {
+            ErrorDescription::new("deleted", format!("thread {} was deleted", e.thread), None)
         }
-        wit::Error::Exists(id) => {
+        wit::Error::Exists(wit::Taken { thread: id }) => {
             let hint = "ids are the same without regard to case: choose another".to_owned();
             ErrorDescription::new("exists", format!("a thread {id} exists"), Some(hint))
         }

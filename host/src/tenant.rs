@@ -241,7 +241,7 @@ impl Tenant {
         match self.sweep(thread).await {
             Err(CallError::Refused(wit::Error::Corrupt(why))) => Ok(vec![wit::Unreadable {
                 thread: thread.to_owned(),
-                why,
+                why: why.into(),
             }]),
             swept => swept,
         }
@@ -260,7 +260,7 @@ impl Tenant {
             let page = self
                 .ready(PAGE_THREADS_MAX, cursor, under.map(str::to_owned))
                 .await?;
-            for due in page.threads.iter().filter(|due| due.sweep) {
+            for due in page.threads.iter().filter(|due| due.needs("sweep")) {
                 if kept.contains(&due.thread) {
                     continue;
                 }

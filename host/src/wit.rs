@@ -46,7 +46,7 @@ impl Default for registry::Draft {
             model: None,
             limits: Limits::default(),
             capabilities: Vec::new(),
-            inputs: String::new(),
+            inputs: None,
         }
     }
 }
@@ -64,13 +64,46 @@ impl registry::Draft {
 /// Matches every thread.
 impl Default for registry::Filter {
     fn default() -> Self {
+        Self::All
+    }
+}
+
+impl history::ChangeSet {
+    /// A change that adds events and nothing else; each is a JSON object.
+    pub fn of_events(events: Vec<String>) -> Self {
         Self {
-            status: None,
-            parent: None,
-            directive: None,
-            agent: None,
-            task: None,
-            chain: None,
+            events,
+            patches: Vec::new(),
+            operations: Vec::new(),
+            snapshot: None,
+        }
+    }
+}
+
+impl runner::Due {
+    /// True if this call is one of those that get the thread going.
+    pub fn needs(&self, call: &str) -> bool {
+        self.calls.iter().any(|known| known == call)
+    }
+}
+
+/// The damage of a thread that a page cannot show, as a call that names the thread refuses it.
+impl From<Unreadable> for Damage {
+    fn from(found: Unreadable) -> Self {
+        Self {
+            code: found.why.code,
+            thread: Some(found.thread),
+            message: found.why.message,
+        }
+    }
+}
+
+/// What a page says of a thread that a call refused as damaged.
+impl From<Damage> for Failure {
+    fn from(damage: Damage) -> Self {
+        Self {
+            code: damage.code,
+            message: damage.message,
         }
     }
 }

@@ -12,6 +12,7 @@ mod paths;
 mod process;
 mod setup;
 mod skips;
+mod soak;
 mod test;
 mod wit;
 mod word_figures;
@@ -26,6 +27,7 @@ usage: cargo xtask <command>
   component         build guest/ as a component, check its imports, print its size
   demo [args...]    set-up, component, then `threadkeep demo`
   test [filter...]  set-up, component, every test; the last line counts passed, failed, skipped
+  soak [factor]     the tests that kill processes or try random histories, 10 times as long
   words [faults]    figures of names, doc comments, wide lines and circles; each fault by place
   check [step...]   fmt, clippy, deny, features, outside, package; all of them if none is named
 
@@ -53,6 +55,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         "demo" => demo::run(rest),
         "test" => test::run(rest),
         "check" => check::run(rest),
+        "soak" => soak::run(rest),
         "words" => word_figures::run(rest),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");

@@ -30,6 +30,15 @@ pub fn run(filters: &[String]) -> Result<()> {
     report.skips.fail_in_ci()
 }
 
+/// Runs tests and returns the number of those that passed. One that failed is an error.
+pub fn run_counted(cargo: &mut Command) -> Result<usize> {
+    let (report, ended_well) = run_tests(cargo)?;
+    if !ended_well {
+        bail!("tests failed, or did not compile or finish");
+    }
+    Ok(report.passed)
+}
+
 /// Starts the tests, prints their output as it comes, and counts. The flag is true if cargo ended
 /// well.
 fn run_tests(cargo: &mut Command) -> Result<(TestReport, bool)> {

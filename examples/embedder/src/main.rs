@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let project = OpenProject::open(engine, &directory, options)?;
 
     let draft = Draft {
-        inputs: r#"{"file": "notes.txt"}"#.to_owned(),
+        inputs: Some(r#"{"file": "notes.txt"}"#.to_owned()),
         ..Draft::for_directive("describe")
     };
     let thread = project.tenant().create(draft).await?;

@@ -48,6 +48,19 @@ pub fn check_id(field: &str, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Longest name of a holder, a request or a signal, in bytes.
+const REQUEST_NAME_BYTES_MAX: usize = 128;
+
+/// Checks the name that a caller gives a holder, a request or a signal.
+pub fn check_request_name(field: &str, name: &str) -> Result<(), Error> {
+    let fits = !name.is_empty() && name.len() <= REQUEST_NAME_BYTES_MAX;
+    if !fits || name.chars().any(char::is_control) {
+        let problem = "must be 1 to 128 bytes without control characters";
+        return Err(Error::invalid(field, name, problem));
+    }
+    Ok(())
+}
+
 /// Returns the key of an id, which is the id in lower case.
 pub fn key(id: &str) -> String {
     id.to_ascii_lowercase()

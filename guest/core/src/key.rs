@@ -21,7 +21,7 @@ pub const INDEX: &str = "index";
 pub const DUE: &str = "due";
 /// Messages that wait for a chain, by (root key, number).
 pub const INBOX: &str = "inbox";
-/// Ids of callers' signals, by (root key, id).
+/// Ids of callers' signals, by (root key, id); keys of requests to create threads, by (empty, key).
 pub const SEEN: &str = "seen";
 /// Partial text of a model's stream, by thread key.
 pub const PARTIAL: &str = "partial";
@@ -62,6 +62,11 @@ pub fn last_part(key: &str) -> String {
 /// Encodes a number as text that sorts as the number does.
 pub fn encode_number(n: u64) -> String {
     format!("{n:016x}")
+}
+
+/// Decodes the number that a key begins with.
+pub fn leading_number(key: &str) -> Option<u64> {
+    u64::from_str_radix(key.split('\u{1}').next()?, 16).ok()
 }
 
 /// Name of the index of all threads, by their last start or end. Its entries have no value.

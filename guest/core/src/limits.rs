@@ -10,6 +10,22 @@ use crate::money::NanoUsd;
 /// name none.
 pub const CAP_MAX: u64 = i64::MAX as u64;
 
+/// The largest cap that counts turns, spawns or levels: 2^31 - 1. The contract counts them in 32
+/// bits, and bindings turn -1 into the largest such number.
+pub const COUNT_CAP_MAX: u64 = i32::MAX as u64;
+
+/// Refuses a number of tokens above [`CAP_MAX`]; `field` is its path in the error.
+///
+/// # Errors
+/// [`Error::Invalid`].
+pub fn check_tokens(field: &str, tokens: u64) -> Result<(), Error> {
+    if tokens <= CAP_MAX {
+        return Ok(());
+    }
+    let problem = format!("are above {CAP_MAX}, the most that can be told");
+    Err(Error::invalid(field, &tokens.to_string(), problem))
+}
+
 /// Six caps. Turns, tokens and duration count for a run; spend, spawns and depth for a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ThreadCaps {
@@ -112,25 +128,26 @@ impl ThreadCaps {
         })
     }
 
-    /// Refuses caps above [`CAP_MAX`]; `field` is the path of the caps in the error.
+    /// Refuses caps above [`CAP_MAX`] or [`COUNT_CAP_MAX`]; `field` is the path of the caps in the
+    /// error.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the name of the first such cap.
     pub fn check(self, field: &str) -> Result<(), Error> {
         let caps = [
-            ("turns", self.turns),
-            ("tokens", self.tokens),
-            ("spend", self.spend.map(NanoUsd::get)),
-            ("spawns", self.spawns),
-            ("depth", self.depth),
-            ("duration", self.duration),
+            ("turns", self.turns, COUNT_CAP_MAX),
+            ("tokens", self.tokens, CAP_MAX),
+            ("spend", self.spend.map(NanoUsd::get), CAP_MAX),
+            ("spawns", self.spawns, COUNT_CAP_MAX),
+            ("depth", self.depth, COUNT_CAP_MAX),
+            ("duration", self.duration, CAP_MAX),
         ];
-        let over = |(_, cap): &(&str, Option<u64>)| cap.is_some_and(|cap| cap > CAP_MAX);
+        let over = |(_, cap, most): &(&str, Option<u64>, u64)| cap.is_some_and(|cap| cap > *most);
         match caps.into_iter().find(over) {
             None => Ok(()),
-            Some((name, cap)) => {
+            Some((name, cap, most)) => {
                 let asked = cap.unwrap_or_default().to_string();
-                let problem = format!("is above {CAP_MAX}, the largest cap: leave it out for none");
+                let problem = format!("is above {most}, the largest cap: leave it out for none");
                 Err(Error::invalid(format!("{field}.{name}"), &asked, problem))
             }
         }

@@ -10,7 +10,7 @@ mod other_threads;
 mod related_thread;
 
 pub use money::ChainFunds;
-pub use other_threads::{DueCall, is_revival};
+pub use other_threads::{DueCall, due_calls, is_revival};
 pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
 
 use crate::error::{self, Error};
@@ -18,7 +18,7 @@ use crate::history::{
     AdmittedAttempt, CommitReason, Entry, Event, RaisedEvent, SettledHold, StepAnswer,
     provider_messages_of,
 };
-use crate::json::{self, ObjectWriter, ToJson};
+use crate::json::{self, JsonValue, ObjectWriter, ToJson};
 use crate::key;
 use crate::ledger::{Account, ChargeBasis, LedgerRefusal, TOKENS_PER_SECOND, UnknownBill};
 use crate::limits::ThreadCaps;
@@ -227,6 +227,8 @@ pub struct ThreadChange<'a> {
     pub lost_mail: Vec<u32>,
     /// Charges for calls of an external loop that ended with the change and were not settled.
     pub charges: Vec<SettledHold>,
+    /// Where the run that the change begins comes from.
+    pub about: Option<JsonValue<'static>>,
     related_heads: Vec<related_thread::ChangedHead>,
     /// Writes beyond the records of the thread.
     pub extra: Vec<StoreWrite>,
@@ -260,6 +262,7 @@ impl<'a> ThreadChange<'a> {
             mail: Vec::new(),
             lost_mail: Vec::new(),
             charges: Vec::new(),
+            about: None,
             related_heads: Vec::new(),
             extra: Vec::new(),
             closing: false,
@@ -489,6 +492,7 @@ impl<'a> ThreadChange<'a> {
             settled: self.settled.take(),
             admitted: self.admitted.take(),
             charged: std::mem::take(&mut self.charges),
+            about: self.about.take(),
             events: std::mem::take(&mut self.events),
         }
     }

@@ -1,8 +1,11 @@
-//! Conversions between WIT and core of results that name unreadable records.
+//! Conversions between WIT and core for the interface `maintenance`, and of results that name
+//! unreadable records.
 
-use super::{exported, lease, types};
+use super::thread::{count, lease};
+use super::{exported, types};
 use crate::service::children::SweepPage;
 use crate::service::maintenance::RecoveryPage;
+use std::collections::BTreeMap;
 
 pub fn unreadable((thread, message): (String, String)) -> types::Unreadable {
     let why = types::Failure {
@@ -16,6 +19,20 @@ pub fn sweep_page_to_wit(swept: SweepPage) -> exported::runner::Swept {
     exported::runner::Swept {
         unreadable: swept.unreadable.into_iter().map(unreadable).collect(),
         cursor: swept.cursor,
+    }
+}
+
+pub fn statistics(
+    (counts, cursor): (BTreeMap<String, u64>, Option<String>),
+) -> exported::maintenance::Statistics {
+    let counts = counts.into_iter();
+    let counts = counts.map(|(status, threads)| exported::maintenance::Count {
+        status,
+        threads: count(threads),
+    });
+    exported::maintenance::Statistics {
+        counts: counts.collect(),
+        cursor,
     }
 }
 

@@ -1,17 +1,29 @@
 //! Errors of the service, as the contract names them.
 
-use super::{cause, instant};
+use super::instant;
+use super::thread::cause;
 use crate::component::threadkeep::threads::types;
 use crate::ports::{LibraryError, StorageError};
 use crate::service::Error;
 use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::id;
 
+/// Returns the error of a function that this version has not built.
 #[inline(never)]
-pub fn error(error: Error) -> types::Error {
+pub fn not_built_error(name: &str) -> types::Error {
+    types::Error::Other(types::Failure {
+        code: "not-built".to_owned(),
+        message: format!("{name} is not built in this version of the component"),
+    })
+}
+
+/// Converts an error of a call that names this thread, if it names one.
+#[inline(never)]
+pub fn error(error: Error, thread: Option<&str>) -> types::Error {
     match error {
-        Error::Core(error) => core_error(error),
-        Error::Deleted(id) => types::Error::Deleted(id),
-        Error::Storage(error) => storage_failure(error),
+        Error::Core(error) => core_error(error, thread),
+        Error::Deleted(thread) => types::Error::Deleted(types::Tombstone { thread, time: None }),
+        Error::Storage(error) => storage_failure(error, thread),
         Error::Library(error) => match error {
             LibraryError::Invalid {
                 field,
@@ -34,7 +46,16 @@ pub fn error(error: Error) -> types::Error {
     }
 }
 
-fn storage_failure(error: StorageError) -> types::Error {
+fn corrupt(code: String, message: String, thread: Option<&str>) -> types::Error {
+    let thread = thread.map(|name| id::key(&id::printable_id(name)));
+    types::Error::Corrupt(types::Damage {
+        code,
+        thread,
+        message,
+    })
+}
+
+fn storage_failure(error: StorageError, thread: Option<&str>) -> types::Error {
     match error {
         StorageError::Unavailable(code, message) => {
             types::Error::Unavailable(types::Failure { code, message })
@@ -45,16 +66,14 @@ fn storage_failure(error: StorageError) -> types::Error {
         StorageError::QuotaExceeded(code, message) => {
             types::Error::Full(types::Failure { code, message })
         }
-        StorageError::Corrupt(code, message) => {
-            types::Error::Corrupt(types::Failure { code, message })
-        }
+        StorageError::Corrupt(code, message) => corrupt(code, message, thread),
         StorageError::TooLarge(code, message) | StorageError::Other(code, message) => {
             types::Error::Other(types::Failure { code, message })
         }
     }
 }
 
-fn core_error(error: CoreError) -> types::Error {
+fn core_error(error: CoreError, thread: Option<&str>) -> types::Error {
     match error {
         CoreError::Invalid {
             field,
@@ -76,7 +95,7 @@ fn core_error(error: CoreError) -> types::Error {
             name,
             nearest,
         }),
-        CoreError::Exists(id) => types::Error::Exists(id),
+        CoreError::Exists(thread) => types::Error::Exists(types::Taken { thread }),
         CoreError::Busy {
             thread,
             holder,
@@ -117,9 +136,6 @@ fn core_error(error: CoreError) -> types::Error {
             code: "newer-format".to_owned(),
             message: error.to_string(),
         }),
-        CoreError::Corrupt(message) => types::Error::Corrupt(types::Failure {
-            code: "contradiction".to_owned(),
-            message,
-        }),
+        CoreError::Corrupt(message) => corrupt("contradiction".to_owned(), message, thread),
     }
 }

@@ -1,6 +1,7 @@
 //! Conversions between WIT and core for the interface `ledger`.
 
-use super::{exported, types, usage_in};
+use super::{cursor, exported, other_kind_error, types, usage_in};
+use crate::service::Error;
 use crate::service::ledger::{HoldAdmission, UnresolvedEstimate};
 use threadkeep_core::history::UnknownCharges;
 use threadkeep_core::ledger::Account;
@@ -44,38 +45,42 @@ pub fn branches(branches: &[(LoadedThread, u32)]) -> Vec<exported::ledger::Branc
     branches.iter().map(branch).collect()
 }
 
-pub fn estimate(estimate: exported::ledger::Estimate) -> UnresolvedEstimate {
-    match estimate {
+pub fn estimate(estimate: exported::ledger::Estimate) -> Result<UnresolvedEstimate, Error> {
+    Ok(match estimate {
         exported::ledger::Estimate::Tokens(call) => {
             UnresolvedEstimate::Tokens(call.model, call.input, call.output)
         }
         exported::ledger::Estimate::Amount(amount) => {
             UnresolvedEstimate::Amount(NanoUsd::new(amount))
         }
-    }
+        exported::ledger::Estimate::Other(text) => {
+            return Err(other_kind_error("estimate", &text));
+        }
+    })
 }
 
 pub fn admission(admission: HoldAdmission) -> exported::ledger::Admission {
     exported::ledger::Admission {
         version: admission.version,
         amount: admission.amount,
-        output: admission.output,
+        output: (admission.output > 0).then_some(admission.output),
     }
 }
 
-pub fn charges((charges, cursor): (UnknownCharges, Option<u64>)) -> exported::ledger::ChargePage {
+pub fn charges((charges, next): (UnknownCharges, Option<u64>)) -> exported::ledger::ChargePage {
     let UnknownCharges { calls, spend, most } = charges;
     exported::ledger::ChargePage {
         calls,
         spend: spend.get(),
         most: most.get(),
-        cursor,
+        cursor: cursor(next),
     }
 }
 
-pub fn bill(bill: exported::ledger::Bill) -> CallBill {
-    match bill {
+pub fn bill(bill: exported::ledger::Bill) -> Result<CallBill, Error> {
+    Ok(match bill {
         exported::ledger::Bill::Usage(usage) => CallBill::Usage(usage_in(usage)),
         exported::ledger::Bill::Amount(amount) => CallBill::Amount(NanoUsd::new(amount)),
-    }
+        exported::ledger::Bill::Other(text) => return Err(other_kind_error("bill", &text)),
+    })
 }

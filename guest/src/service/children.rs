@@ -135,6 +135,7 @@ impl<P: HostPorts> ThreadService<P> {
         let parent = &loaded.thread.value;
         let limits = loaded.head.value.limits.lowered_to(ceiling);
         let draft = ThreadDraft {
+            key: None,
             id: None,
             directive: Some(spawn.directive),
             agent: parent.agent.clone(),

@@ -47,13 +47,24 @@ impl<P: HostPorts> ThreadService<P> {
         until: Option<u64>,
         limit: u32,
     ) -> Result<EntryPage, Error> {
+        self.entries_up_to(thread, after, ("until", until), limit)
+    }
+
+    /// Reads entries; `field` is the name of the argument that says where they end.
+    pub(super) fn entries_up_to(
+        &self,
+        thread: &str,
+        after: u64,
+        (field, until): (&str, Option<u64>),
+        limit: u32,
+    ) -> Result<EntryPage, Error> {
         if limit == 0 || limit > PAGE_ENTRIES_MAX {
             return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 500").into());
         }
         let loaded = self.load(thread)?;
         let newest = loaded.head.value.version;
         let until = until.unwrap_or(newest);
-        for (field, version) in [("after", after), ("version", until)] {
+        for (field, version) in [("after", after), (field, until)] {
             if version > newest {
                 let problem = format!("is not reached: the newest version is {newest}");
                 return Err(CoreError::invalid(field, &version.to_string(), problem).into());
@@ -85,6 +96,29 @@ impl<P: HostPorts> ThreadService<P> {
         Ok((loaded, lines, (last < until).then_some(last)))
     }
 
+    /// Loads a thread with a version that it has reached (the newest if it is `None`) and the hash of
+    /// its history up to there.
+    pub fn snapshot(
+        &self,
+        thread: &str,
+        version: Option<u64>,
+    ) -> Result<(LoadedThread, u64, String), Error> {
+        let loaded = self.load(thread)?;
+        let newest = loaded.head.value.version;
+        let version = version.unwrap_or(newest);
+        if version > newest {
+            let problem = format!("is not reached: the newest version is {newest}");
+            return Err(CoreError::invalid("version", &version.to_string(), problem).into());
+        }
+        let hash = match self.entry_after(&loaded, version)? {
+            // The next entry names it, also where there is no entry before.
+            Some(next) => next.previous,
+            None if version == newest => loaded.head.value.hash.clone(),
+            None => return Err(missing_entry(&loaded, version + 1)),
+        };
+        Ok((loaded, version, hash))
+    }
+
     /// Leases a thread to an external loop.
     pub fn open(
         &self,
@@ -101,12 +135,12 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Adds events to a history, with the token of its holder, or without one if the thread has no
-    /// holder.
+    /// holder: after the version `expected`, or after whichever it has.
     pub fn append(
         &self,
         thread: &str,
         token: Option<u64>,
-        expected: u64,
+        expected: Option<u64>,
         texts: &[String],
     ) -> Result<AppendOutcome, Error> {
         let events = parse_events(texts)?;
@@ -116,7 +150,10 @@ impl<P: HostPorts> ThreadService<P> {
         let digest = sha256(&parts);
         let done = self.decide(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
-            let answer = self.entry_after(loaded, expected)?;
+            let answer = match expected {
+                Some(version) => self.entry_after(loaded, version)?,
+                None => None,
+            };
             let append = AppendRequest {
                 token,
                 expected,
@@ -135,11 +172,13 @@ impl<P: HostPorts> ThreadService<P> {
         let (head, entry) = match done {
             DecisionOutcome::Committed(plan) => (plan.head, plan.entry),
             DecisionOutcome::Unchanged(loaded) => {
-                let entry = self.entry_after(&loaded, expected)?;
+                let version = expected.unwrap_or(loaded.head.value.version);
+                let entry = self.entry_after(&loaded, version)?;
                 (loaded.head.value, entry)
             }
         };
-        Ok(append_outcome(head.status, entry, count, expected))
+        let before = expected.unwrap_or(head.version);
+        Ok(append_outcome(head.status, entry, count, before))
     }
 
     /// Reads the entry after a version that the history has passed.

@@ -9,6 +9,7 @@ pub mod children;
 pub mod history;
 pub mod ledger;
 pub mod maintenance;
+pub mod progress;
 pub mod registry;
 pub mod resolve;
 pub mod runner;

@@ -1,6 +1,6 @@
 //! The registry: create, get, list, title.
 
-use super::store::{LoadedPage, check_cursor};
+use super::store::{LoadedPage, check_cursor, parse_record};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
@@ -8,7 +8,7 @@ use threadkeep_core::history::{CommitReason, Event, TitleEvent};
 use threadkeep_core::key;
 use threadkeep_core::plan::{CommitPlan, LoadedThread, StoredRecord, ThreadChange};
 use threadkeep_core::runner::CommitDecision;
-use threadkeep_core::thread::{self, ThreadDraft, ThreadStatus};
+use threadkeep_core::thread::{self, CreationRecord, ThreadDraft, ThreadStatus};
 
 /// Most threads of one page.
 pub const PAGE_THREADS_MAX: u32 = 100;
@@ -38,15 +38,37 @@ pub fn loaded_from_plan(plan: CommitPlan) -> LoadedThread {
 }
 
 impl<P: HostPorts> ThreadService<P> {
-    /// Creates a thread; fails if its id exists.
+    /// Creates a thread; fails if its id exists. A repeated request returns the thread that it has
+    /// made.
     pub fn create(&self, draft: &ThreadDraft) -> Result<LoadedThread, Error> {
+        if let Some(made) = self.created_before(draft)? {
+            return Ok(made);
+        }
         let resolved = self.resolve_draft(draft)?;
         let now = self.ports.now();
         let plan = thread::create(draft, resolved, None, now, &self.ports.random(8))?;
         if self.commit(&plan)? {
             return Ok(loaded_from_plan(plan));
         }
-        Err(CoreError::Exists(plan.thread.id).into())
+        match self.created_before(draft)? {
+            Some(made) => Ok(made),
+            None => Err(CoreError::Exists(plan.thread.id).into()),
+        }
+    }
+
+    /// Loads the thread that an earlier request of the same key has made.
+    fn created_before(&self, draft: &ThreadDraft) -> Result<Option<LoadedThread>, Error> {
+        let Some(request) = &draft.key else {
+            return Ok(None);
+        };
+        let items = self
+            .ports
+            .get(&[(key::SEEN, &thread::creation_key(request)?)])?;
+        let Some(item) = items.first() else {
+            return Ok(None);
+        };
+        let made: CreationRecord = parse_record(item)?;
+        self.load(made.thread_for(draft)?).map(Some)
     }
 
     /// Lists a page of threads, newest first: all, or those of an index.

@@ -92,6 +92,14 @@ impl<P: HostPorts> ThreadService<P> {
         pinned.then(|| self.pin(loaded)).transpose()
     }
 
+    /// Returns the tokens that the model of a thread takes, once it has a pin that can be read.
+    pub fn window(&self, loaded: &LoadedThread) -> Result<Option<u64>, Error> {
+        match self.pin_if_any(loaded) {
+            Ok(pin) => Ok(pin.map(|pin| pin.model.window)),
+            Err(error) => error.into_damage_message().map(|_| None),
+        }
+    }
+
     /// Reads the operator's policy, with the preset for threads that set no caps.
     fn policy(&self) -> Result<Policy, Error> {
         let preset = self.ports.library("settings", "preset")?;

@@ -4,20 +4,14 @@
 use super::registry::loaded_from_plan;
 use super::store::{DecisionOutcome, check_cursor};
 use super::{Error, ThreadService};
-use crate::ports::{HostPorts, StorageError};
+use crate::ports::HostPorts;
 use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, Message, parse_user, provider_messages};
-use threadkeep_core::json::{
-    self, FromJson, JsonError, JsonValue, ObjectReader, ObjectWriter, ToJson,
-};
 use threadkeep_core::limits::ThreadCaps;
-use threadkeep_core::plan::{
-    LoadedThread, StoreWrite, WaitStanding, WriteCondition, is_to_be_revived, wait_standing,
-};
+use threadkeep_core::plan::{LoadedThread, WaitStanding, is_to_be_revived, wait_standing};
 use threadkeep_core::runner::{
-    self, CommitDecision, DecisionInputs, HolderProof, KeptPartial, PARTIAL_BYTES_MAX, Signal,
-    StartRequest, Step, StepSubmission,
+    self, CommitDecision, DecisionInputs, HolderProof, Signal, StartRequest, Step, StepSubmission,
 };
 use threadkeep_core::settings::PinnedSettings;
 use threadkeep_core::thread::{Head, InboxMessage, MAIL_MAX, StepKind, ThreadStatus};
@@ -45,15 +39,11 @@ pub struct StepHandle {
     pub concerns_others: bool,
 }
 
-/// The verdict on a step in progress, for its driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProgressVerdict {
-    /// Continue the step.
-    Continue,
-    /// A cancel waits: stop the step and submit `stopped`.
-    Stop,
-    /// Another holder has the thread.
-    Fenced,
+impl StepHandle {
+    /// Returns the tokens that the model of the thread takes, once it has a pin.
+    pub fn window(&self) -> Option<u64> {
+        self.pin.as_deref().map(|pin| pin.model.window)
+    }
 }
 
 /// A thread that needs a driver.
@@ -65,41 +55,15 @@ pub struct DueThread {
     pub partial: u64,
 }
 
-/// The record of the partial text of a stream.
-struct PartialRecord {
-    step: u64,
-    text: String,
-    /// The time of the write: the step was still being performed then.
-    time: Option<UnixTime>,
-}
-
-impl ToJson for PartialRecord {
-    fn write(&self, out: &mut String) {
-        ObjectWriter::new(out)
-            .add("step", &self.step)
-            .add("text", &self.text)
-            .add_present("time", &self.time)
-            .finish();
-    }
-}
-
-impl FromJson for PartialRecord {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
-        let mut taken = ObjectReader::new(value)?;
-        Ok(Self {
-            step: taken.field("step")?,
-            text: taken.field("text")?,
-            time: taken.field("time")?,
-        })
-    }
-
-    fn placeholder() -> Self {
-        Self {
-            step: 0,
-            text: String::new(),
-            time: None,
-        }
-    }
+/// A page of threads that need a driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DuePage {
+    /// The threads, the longest due first.
+    pub threads: Vec<DueThread>,
+    /// Time at which the next of the threads that were looked at is due.
+    pub next: Option<UnixTime>,
+    /// Start of the next page.
+    pub cursor: Option<String>,
 }
 
 impl<P: HostPorts> ThreadService<P> {
@@ -110,8 +74,10 @@ impl<P: HostPorts> ThreadService<P> {
         input: Option<&str>,
         holder: &str,
         name: &str,
+        about: Option<&str>,
     ) -> Result<StepHandle, Error> {
         let input: Option<Message> = input.map(parse_user).transpose()?;
+        let about = about.map(runner::parse_about).transpose()?;
         let done = self.decide(thread, &|loaded, moment| {
             let (pin, fresh) = match loaded.head.value.status {
                 ThreadStatus::Created | ThreadStatus::Idle | ThreadStatus::Suspended => {
@@ -124,18 +90,37 @@ impl<P: HostPorts> ThreadService<P> {
                 input: input.clone(),
                 holder,
                 key: name,
+                about: about.clone(),
                 inputs: self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?,
             };
             let moment = self.with_operator_caps(moment)?;
+            let first = self.first_entry_of_start(loaded, holder, name)?;
             Ok(runner::start(
                 loaded,
                 pin.as_deref(),
                 fresh,
+                first.as_ref(),
                 request,
                 moment,
             )?)
         })?;
         self.hand_out_step(done, 0)
+    }
+
+    /// Reads the entry that a start made whose first step is pending, if this is the same start.
+    fn first_entry_of_start(
+        &self,
+        loaded: &LoadedThread,
+        holder: &str,
+        name: &str,
+    ) -> Result<Option<Entry>, Error> {
+        let head = &loaded.head.value;
+        match &head.step {
+            Some(step) if runner::is_repeated_start(head, holder, name) => {
+                self.entry(&loaded.key(), step.version)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Takes over a thread whose holder is gone.
@@ -209,63 +194,10 @@ impl<P: HostPorts> ThreadService<P> {
         self.hand_out_step(done, have)
     }
 
-    /// Stores the partial text of a stream, and returns the verdict on the step.
-    pub fn progress(&self, thread: &str, token: u64, text: &str) -> Result<ProgressVerdict, Error> {
-        if threadkeep_core::history::escaped_bytes(text) > PARTIAL_BYTES_MAX {
-            return Err(CoreError::invalid(
-                "partial",
-                "",
-                format!("is larger than {PARTIAL_BYTES_MAX} bytes"),
-            )
-            .into());
-        }
-        let loaded = self.load(thread)?;
-        loaded.check_formats()?;
-        let head = &loaded.head.value;
-        if head.token != token || head.status != ThreadStatus::Running {
-            return Ok(ProgressVerdict::Fenced);
-        }
-        if let (false, Some(step)) = (text.is_empty(), &head.step) {
-            let record = PartialRecord {
-                step: step.version,
-                text: text.to_owned(),
-                time: Some(self.ports.now()),
-            };
-            let (key, value) = (loaded.key(), json::to_text(&record));
-            let check = StoreWrite::Check {
-                collection: key::HEAD,
-                key: key.clone(),
-                version: loaded.head.version,
-            };
-            let put = StoreWrite::Put {
-                collection: key::PARTIAL,
-                key,
-                expect: WriteCondition::Any,
-                value,
-            };
-            // If the head has moved, the text may belong to no step any more. The next progress
-            // call comes soon.
-            match self.ports.commit(vec![check, put], false) {
-                // A full store has no room for the text, and the driver must get the verdict all
-                // the same.
-                Ok(_) | Err(StorageError::QuotaExceeded(..)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(if head.intent.is_some() {
-            ProgressVerdict::Stop
-        } else {
-            ProgressVerdict::Continue
-        })
-    }
-
     /// Sends a signal; returns the thread afterwards. The same id with the same content is applied
     /// once.
     pub fn signal(&self, thread: &str, name: &str, signal: &Signal) -> Result<LoadedThread, Error> {
-        if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
-            let problem = "must be 1 to 128 bytes without control characters";
-            return Err(CoreError::invalid("id", name, problem).into());
-        }
+        id::check_request_name("key", name)?;
         let done = self.decide(thread, &|loaded, moment| {
             let seen = key::join(&[&loaded.chain_key(), name]);
             if let Some(item) = self.ports.get(&[(key::SEEN, &seen)])?.first() {
@@ -310,15 +242,17 @@ impl<P: HostPorts> ThreadService<P> {
         limit: u32,
         cursor: Option<String>,
         under: Option<&str>,
-    ) -> Result<(Vec<DueThread>, Option<String>), Error> {
+    ) -> Result<DuePage, Error> {
         if limit == 0 || limit > super::registry::PAGE_THREADS_MAX {
             return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 100").into());
         }
         let now = self.ports.now();
+        let mut next = None;
         let (many, cursor) = match under {
             Some(top) => self.tree(top, cursor.as_deref())?,
             None => {
                 let (due, cursor) = self.due_page(now, limit, cursor)?;
+                next = self.next_due_entry(now)?;
                 (due.into_iter().map(|loaded| (loaded, 0)).collect(), cursor)
             }
         };
@@ -326,6 +260,8 @@ impl<P: HostPorts> ThreadService<P> {
         for (loaded, depth) in many {
             // The driver of a tree decides itself about starting the top; the threads below
             // continue with it.
+            let later = due_time(&loaded.head.value).filter(|time| *time > now);
+            next = [next, later].into_iter().flatten().min();
             let due_now =
                 needs_driver(&loaded.head.value, now) && !self.is_capped(&loaded, &mut ceiling)?;
             if !due_now && (depth == 0 || !self.is_to_be_revived(&loaded, &mut ceiling)?) {
@@ -334,7 +270,22 @@ impl<P: HostPorts> ThreadService<P> {
             let partial = self.partial(&loaded)?.version;
             due.push(DueThread { loaded, partial });
         }
-        Ok((due, cursor))
+        Ok(DuePage {
+            threads: due,
+            next,
+            cursor,
+        })
+    }
+
+    /// Reads the time of the first due entry after now.
+    fn next_due_entry(&self, now: UnixTime) -> Result<Option<UnixTime>, Error> {
+        let start = key::encode_number(now.millis().saturating_add(1));
+        let page = self.scan_names(key::DUE, (&start, ""), 1, false)?;
+        let millis = page
+            .names
+            .first()
+            .and_then(|name| key::leading_number(name));
+        Ok(millis.map(UnixTime::from_millis))
     }
 
     /// Returns true if a suspended thread, made due by a message, cannot go on before a raise.
@@ -399,31 +350,6 @@ impl<P: HostPorts> ThreadService<P> {
         let start = cursor.unwrap_or_default();
         let page = self.scan_names(key::DUE, (&start, &end), limit, false)?;
         Ok((self.load_many(&page.keys())?.threads, page.cursor))
-    }
-
-    /// Reads the partial text of the pending step's stream, if it was stored and can be read.
-    pub fn partial(&self, loaded: &LoadedThread) -> Result<KeptPartial, Error> {
-        let items = self.get_readable(&[(key::PARTIAL, &loaded.key())])?;
-        let Some(item) = items.first() else {
-            return Ok(KeptPartial::default());
-        };
-        let Ok(record) = super::store::parse_record::<PartialRecord>(item) else {
-            return Ok(KeptPartial {
-                version: item.version,
-                ..KeptPartial::default()
-            });
-        };
-        let own = loaded
-            .head
-            .value
-            .step
-            .as_ref()
-            .is_some_and(|step| step.version == record.step);
-        Ok(KeptPartial {
-            time: record.time.filter(|_| own),
-            text: if own { record.text } else { String::new() },
-            version: item.version,
-        })
     }
 
     /// Reads the mail that waits: one item for each message that the head counts, also where its
@@ -530,6 +456,14 @@ impl<P: HostPorts> ThreadService<P> {
             texts.extend(provider_messages(entry));
         }
         Ok((have, texts))
+    }
+}
+
+/// Returns the time at which a thread needs a driver, if the records tell one.
+fn due_time(head: &Head) -> Option<UnixTime> {
+    match head.status {
+        ThreadStatus::Running => head.expiry,
+        _ => head.due.map(UnixTime::from_millis),
     }
 }
 

@@ -22,14 +22,13 @@ pub struct DocumentPiece {
 }
 
 impl<P: HostPorts> ThreadService<P> {
-    /// Reads messages of the entries after `after` up to `until` (0: the newest).
+    /// Reads messages of the entries after `after` up to `until` (`None`: the newest).
     pub fn messages(
         &self,
         thread: &str,
         after: u64,
-        until: u64,
+        until: Option<u64>,
     ) -> Result<(Vec<String>, Option<u64>), Error> {
-        let until = (until > 0).then_some(until);
         let (_, lines, mut cursor) = self.entries(thread, after, until, PAGE_ENTRIES_MAX)?;
         let (mut texts, mut bytes) = (Vec::new(), 0);
         for line in &lines {
@@ -44,15 +43,30 @@ impl<P: HostPorts> ThreadService<P> {
         Ok((texts, cursor))
     }
 
-    /// Renders a document, or a piece of one.
-    pub fn render(&self, thread: &str, what: &str, after: u64) -> Result<DocumentPiece, Error> {
+    /// Renders a document as it was at a version (`None`: the newest), or a piece of one. Documents
+    /// that are made from the records of a thread can only be had as they are now.
+    pub fn render(
+        &self,
+        thread: &str,
+        what: &str,
+        at: Option<u64>,
+        after: u64,
+    ) -> Result<DocumentPiece, Error> {
         match what {
             "markdown" => {
-                self.render_piece(thread, after, &|entry| Ok(transcript::markdown(entry)))
+                self.render_piece(thread, at, after, &|entry| Ok(transcript::markdown(entry)))
             }
-            "jsonl" => self.render_piece(thread, after, &transcript::jsonl),
-            "manifest" | "thread" | "state" => {
+            "jsonl" => self.render_piece(thread, at, after, &transcript::jsonl),
+            "manifest" | "thread" | "checkpoint" => {
                 let loaded = self.load(thread)?;
+                let newest = loaded.head.value.version;
+                if let Some(at) = at.filter(|at| *at != newest) {
+                    let problem = format!(
+                        "is not the newest version, {newest}: this version of the component has \
+                         no earlier {what}"
+                    );
+                    return Err(CoreError::invalid("at", &at.to_string(), problem).into());
+                }
                 let text = match what {
                     "manifest" => transcript::manifest(&loaded)?,
                     "thread" => transcript::thread_json(&loaded)?,
@@ -68,7 +82,7 @@ impl<P: HostPorts> ThreadService<P> {
                 })
             }
             other => {
-                let names = ["markdown", "jsonl", "manifest", "thread", "state"];
+                let names = ["markdown", "jsonl", "manifest", "thread", "checkpoint"];
                 Err(CoreError::invalid_name("what", other, "is not a document", &names).into())
             }
         }
@@ -77,11 +91,11 @@ impl<P: HostPorts> ThreadService<P> {
     fn live_window(&self, thread: &str) -> Result<Vec<String>, Error> {
         let (mut all, mut after) = (Vec::new(), 0);
         loop {
-            let (mut page, cursor) = self.messages(thread, after, 0)?;
+            let (mut page, cursor) = self.messages(thread, after, None)?;
             all.append(&mut page);
             if all.iter().map(String::len).sum::<usize>() > PAGE_BYTES_MAX {
                 let problem = format!("has a live window of more than {PAGE_BYTES_MAX} bytes");
-                return Err(CoreError::invalid("state", thread, problem).into());
+                return Err(CoreError::invalid("checkpoint", thread, problem).into());
             }
             match cursor {
                 Some(cursor) => after = cursor,
@@ -93,10 +107,12 @@ impl<P: HostPorts> ThreadService<P> {
     fn render_piece(
         &self,
         thread: &str,
+        at: Option<u64>,
         after: u64,
         render: &dyn Fn(&Entry) -> Result<String, CoreError>,
     ) -> Result<DocumentPiece, Error> {
-        let (loaded, lines, mut cursor) = self.entries(thread, after, None, PAGE_ENTRIES_MAX)?;
+        let (loaded, lines, mut cursor) =
+            self.entries_up_to(thread, after, ("at", at), PAGE_ENTRIES_MAX)?;
         let (mut text, mut version) = (String::new(), after.min(loaded.head.value.version));
         for line in &lines {
             let own = render(&line.entry)?;

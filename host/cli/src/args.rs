@@ -177,7 +177,7 @@ pub struct DoctorArgs {
 pub struct CapArgs {
     /// Most model calls of a run
     #[arg(long, value_name = "N")]
-    pub turns: Option<u64>,
+    pub turns: Option<u32>,
     /// Most tokens of a run, of every kind
     #[arg(long, value_name = "N")]
     pub tokens: Option<u64>,
@@ -186,10 +186,10 @@ pub struct CapArgs {
     pub spend: Option<u64>,
     /// Most child threads that the thread spawns
     #[arg(long, value_name = "N")]
-    pub spawns: Option<u64>,
+    pub spawns: Option<u32>,
     /// Most levels of children below the thread
     #[arg(long, value_name = "N")]
-    pub depth: Option<u64>,
+    pub depth: Option<u32>,
     /// Longest time of a run, such as 90 (seconds), 10m or 1h30m; waiting does not count
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
@@ -540,6 +540,28 @@ mod tests {
         ] {
             assert!(duration(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_call_is_named_by_its_number() {
+        let settle = |call| {
+            let words = [
+                "threadkeep",
+                "budget",
+                "settle",
+                "talk",
+                call,
+                "--amount",
+                "0.01",
+            ];
+            CommandLine::try_parse_from(words).map_err(|error| error.to_string())
+        };
+        assert!(settle("12").is_ok());
+        let refused = settle("turn-1").unwrap_err();
+        assert!(
+            refused.contains("number that `budget hold` printed"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -209,6 +209,13 @@ fn find_fault(collection: &str, name: &str, records: &RecordSnapshot) -> Option<
             let has = records.has("chain", &first);
             (first, fits && has)
         }
+        // A request to create a thread: the record names it, and stays also where it goes.
+        _ if first.is_empty() => {
+            let made = records.json(collection, name);
+            let thread = key_of(&made["thread"]);
+            let right = !thread.is_empty() && made["draft"].is_string();
+            (thread, right)
+        }
         _ => {
             let has = records.has("chain", &first);
             (first, has)

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use threadkeep_units::money::NanoUsd;
 use threadkeep_units::price::TokenPrices;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -33,6 +34,8 @@ pub struct CeilingGuard {
 /// longer, and a reply that comes after its step's deadline is lost; the totals are changed all the
 /// same. Longer than one wait for the lock of a file.
 const SETTLED_WAIT_MAX: Duration = Duration::from_secs(5);
+/// The unit of the ceiling on money, which is shown as a decimal.
+const MONEY: &str = "USD";
 
 /// A change of the book under way, made even if the caller does not wait for it.
 #[must_use = "the next call may be refused if this one is not settled"]
@@ -144,6 +147,11 @@ impl CeilingGuard {
         (used, need): (u64, u64),
         most: u64,
     ) -> CeilingRefusal {
+        let amount = |number| match unit {
+            MONEY => NanoUsd::new(number).to_string(),
+            _ => number.to_string(),
+        };
+        let (used, most, need) = (amount(used), amount(most), amount(need));
         let message = format!(
             "the ceiling {ceiling} is reached: {used} of {most} {unit} are used, and {need} more \
              may be needed"
@@ -224,7 +232,7 @@ impl CeilingGuard {
     fn admit(&self, used: &UsageTotals, need: &UsageTotals) -> Result<(), CeilingRefusal> {
         let most = self.ceilings();
         let spend = (used.spend_nanos, need.spend_nanos);
-        self.check_ceiling("spend", "nano-USD", spend, most.spend_nanos_max)?;
+        self.check_ceiling("spend", MONEY, spend, most.spend_nanos_max)?;
         let calls = (used.model_calls, need.model_calls);
         self.check_ceiling("model_calls", "calls", calls, most.model_calls_max)?;
         let bytes = (used.model_bytes, need.model_bytes);

@@ -86,7 +86,6 @@ async fn hold(
     let thread = tenant.get(&hold.thread).await.map_err(failed)?.id;
     let deadline = external_loop::deadline_after(tenant, hold.time);
     let asked = hold.estimate;
-    let of_tokens = asked.model.is_some();
     let held = tenant
         .hold(&thread, token, &hold.key, to_estimate(asked), deadline)
         .await
@@ -98,7 +97,7 @@ async fn hold(
         key: hold.key,
         call: held.version,
         amount: held.amount,
-        output: of_tokens.then_some(held.output),
+        output: held.output,
         exit: CommandExit::Done,
     }))
 }

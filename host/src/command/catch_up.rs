@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use threadkeep::authority;
 use threadkeep::documents::DocumentError;
 use threadkeep::tenant::PAGE_THREADS_MAX;
-use threadkeep::wit::{self, registry::Filter};
+use threadkeep::wit::registry::{Filter, Row};
 use threadkeep_cli::screen::OutputScreen;
 
 /// Most threads that are refreshed in one pass: more than a process leaves behind, and done in a
@@ -66,7 +66,7 @@ async fn refresh_since(
                 return false;
             }
             looked_at += 1;
-            if !is_held_by_live_process(opened, &thread) {
+            if !is_held_by_live_process(opened, &thread).await {
                 refresh_documents(opened, &thread.id, screen).await;
             }
         }
@@ -78,9 +78,13 @@ async fn refresh_since(
 }
 
 /// Returns true if a live process holds the thread: that process writes its documents.
-fn is_held_by_live_process(opened: &CommandProject, thread: &wit::Thread) -> bool {
-    let lease = thread.run.lease.as_ref();
-    lease.is_some_and(|lease| fault::is_alive(opened, lease))
+async fn is_held_by_live_process(opened: &CommandProject, row: &Row) -> bool {
+    if row.status != "running" {
+        return false;
+    }
+    let found = opened.tenant().get(&row.id).await.ok();
+    let lease = found.and_then(|thread| thread.run.lease);
+    lease.is_some_and(|lease| fault::is_alive(opened, &lease))
 }
 
 async fn refresh_documents(opened: &CommandProject, thread: &str, screen: &mut OutputScreen) {

@@ -78,7 +78,7 @@ async fn run_tour(
     screen.print_line("\n$ threadkeep run tour --input word=coffee");
     let draft = Draft {
         title: Some("A tour of threadkeep".to_owned()),
-        inputs: r#"{"word": "coffee"}"#.to_owned(),
+        inputs: Some(r#"{"word": "coffee"}"#.to_owned()),
         ..Draft::for_directive("tour")
     };
     let thread = run::create_thread(&opened, draft).await?;

@@ -365,16 +365,16 @@ impl UnknownCostCharges {
     /// read.
     async fn load_since(tenant: &Tenant, thread: &str, before: u64) -> Self {
         let mut charges = Self::default();
-        let mut after = before;
-        while let Ok(page) = tenant.charges(thread, after).await {
+        let mut cursor = None;
+        while let Ok(page) = tenant.charges(thread, before, cursor).await {
             charges.add_entry(&Self {
                 calls: page.calls.into(),
                 spend: page.spend,
                 most: page.most,
             });
-            match page.cursor {
-                Some(next) if next > after => after = next,
-                _ => break,
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
             }
         }
         charges

@@ -55,12 +55,16 @@ pub fn from_call(error: &CallError) -> CommandFault {
     }
 }
 
+/// Code of the refusal of a message for which an inbox has no room.
+const INBOX_FULL: &str = "inbox_full";
+
 fn exit_for(error: &wit::Error) -> CommandExit {
     match error {
         wit::Error::Busy(_)
         | wit::Error::Exists(_)
         | wit::Error::Fenced(_)
         | wit::Error::Conflict(_) => CommandExit::Busy,
+        wit::Error::Exceeded(cause) if cause.code == INBOX_FULL => CommandExit::Busy,
         wit::Error::Exceeded(_) => CommandExit::Suspended,
         wit::Error::Invalid(_)
         | wit::Error::NotFound(_)
@@ -78,7 +82,7 @@ fn exit_for(error: &wit::Error) -> CommandExit {
 /// Returns what to do, where a command knows more than the description of the error.
 fn advice(error: &wit::Error) -> Option<String> {
     let words = match error {
-        wit::Error::Exists(id) => {
+        wit::Error::Exists(wit::Taken { thread: id }) => {
             return Some(format!(
                 "choose another id, which differs in more than upper and lower case, or see \
                  `threadkeep show {id}`"
@@ -92,6 +96,9 @@ fn advice(error: &wit::Error) -> Option<String> {
         },
         wit::Error::Fenced(_) | wit::Error::Conflict(_) => {
             "`threadkeep show THREAD` says how it stands"
+        }
+        wit::Error::Exceeded(cause) if cause.code == INBOX_FULL => {
+            "send it again once the thread has taken its messages"
         }
         wit::Error::Exceeded(_) => {
             "raise the cap: `threadkeep raise THREAD`, then `threadkeep resume THREAD`"
@@ -120,7 +127,7 @@ pub fn from_thread_call(opened: &CommandProject, thread: &str, error: &CallError
                 "this project has no store yet: `threadkeep run DIRECTIVE` makes its first thread";
             fault.hint = Some(hint.to_owned());
         }
-        CallError::Refused(wit::Error::Exceeded(cause)) => {
+        CallError::Refused(wit::Error::Exceeded(cause)) if cause.code != INBOX_FULL => {
             let cap = CapKind::from_code(&cause.code).unwrap_or(CapKind::Spend);
             // For money the cause names what is left, not the cap that limits it.
             let bound = match cap {
@@ -150,11 +157,11 @@ pub fn cap_source(opened: &CommandProject, thread: &wit::Thread) -> CapSource {
 /// Returns the cap of this kind.
 pub fn cap_of(limits: &wit::Limits, cap: CapKind) -> Option<u64> {
     match cap {
-        CapKind::Turns => limits.turns,
+        CapKind::Turns => limits.turns.map(u64::from),
         CapKind::Tokens => limits.tokens,
         CapKind::Spend => limits.spend,
-        CapKind::Spawns => limits.spawns,
-        CapKind::Depth => limits.depth,
+        CapKind::Spawns => limits.spawns.map(u64::from),
+        CapKind::Depth => limits.depth.map(u64::from),
         CapKind::Duration => limits.duration,
     }
 }

@@ -15,14 +15,7 @@ pub async fn list(
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = session.open_to_read(screen)?;
-    let filter = Filter {
-        status: list.filter.status,
-        parent: list.filter.parent,
-        directive: list.filter.directive,
-        agent: list.filter.agent,
-        task: list.filter.task,
-        chain: list.filter.chain,
-    };
+    let filter = filter_of(list.filter);
     let page = opened.tenant().list(filter, list.limit, list.cursor).await;
     let page = page.map_err(|error| fault::from_call(&error))?;
     opened.note_if_empty(screen);
@@ -32,4 +25,25 @@ pub async fn list(
         cursor: page.cursor,
         exit: CommandExit::Done,
     }))
+}
+
+/// The filter of the command line, which gives one at most.
+fn filter_of(given: args::ListFilter) -> Filter {
+    let args::ListFilter {
+        status,
+        parent,
+        directive,
+        agent,
+        task,
+        chain,
+    } = given;
+    let filters = [
+        status.map(Filter::Status),
+        parent.map(Filter::Parent),
+        directive.map(Filter::Directive),
+        agent.map(Filter::Agent),
+        task.map(Filter::Task),
+        chain.map(Filter::Chain),
+    ];
+    filters.into_iter().flatten().next().unwrap_or_default()
 }

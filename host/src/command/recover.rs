@@ -53,17 +53,14 @@ pub async fn recover(
 /// Names the threads that processes hold which are not known to be dead, so that a lock which
 /// another program keeps is not mistaken for a run.
 async fn name_held(opened: &CommandProject, screen: &mut OutputScreen) -> Result<(), CallError> {
-    let filter = Filter {
-        status: Some("running".to_owned()),
-        ..Filter::default()
-    };
+    let filter = Filter::Status("running".to_owned());
     let page = opened.tenant().list(filter, HELD_NAMED_MAX, None).await?;
-    for lease in page
-        .threads
-        .iter()
-        .filter_map(|held| held.run.lease.as_ref())
-    {
-        run::name_held(opened, lease, screen);
+    for row in page.threads {
+        // One that has ended meanwhile has no lease.
+        let held = opened.tenant().get(&row.id).await;
+        if let Some(lease) = held.ok().and_then(|held| held.run.lease) {
+            run::name_held(opened, &lease, screen);
+        }
     }
     Ok(())
 }
@@ -87,10 +84,7 @@ async fn find_abandoned_tops(
 ) -> Result<LeftBelow, CallError> {
     let (mut lowest, mut left) = (recovered.to_vec(), LeftBelow::default());
     for status in ["created", "waiting"] {
-        let filter = Filter {
-            status: Some(status.to_owned()),
-            ..Filter::default()
-        };
+        let filter = Filter::Status(status.to_owned());
         let mut cursor = None;
         loop {
             let page = tenant
@@ -151,7 +145,7 @@ async fn find_ended_top(
 /// Names a thread that a child has as its parent and that cannot be had.
 fn unreadable_by(thread: &str, refused: wit::Error) -> wit::Unreadable {
     let why = match refused {
-        wit::Error::Corrupt(why) => why,
+        wit::Error::Corrupt(why) => why.into(),
         refused => {
             let ErrorDescription { code, message, .. } = describe(&refused);
             wit::Failure { code, message }

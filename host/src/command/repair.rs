@@ -79,8 +79,8 @@ async fn repair_all(
             record_result(answer, thread.id, done.map(drop));
         }
         for thread in page.unreadable {
-            let error = CallError::Refused(wit::Error::Corrupt(thread.why));
             let name = thread_or_unnamed(&thread.thread).to_owned();
+            let error = CallError::Refused(wit::Error::Corrupt(thread.into()));
             record_result(answer, name, Err(error.into()));
         }
         cursor = page.cursor;

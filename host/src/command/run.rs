@@ -67,7 +67,7 @@ pub fn new_draft(
         model: new.model,
         limits: view::caps(&new.caps),
         capabilities,
-        inputs,
+        inputs: Some(inputs).filter(|text| !text.is_empty()),
     }
 }
 

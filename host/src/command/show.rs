@@ -34,15 +34,16 @@ pub async fn load_thread(
     let record = tenant.get(thread).await.map_err(failed)?;
     let wanted = count as usize;
     let mut events = VecDeque::new();
-    let mut after = Some(record.version.saturating_sub(u64::from(count)));
-    while let (Some(from), true) = (after, wanted > 0) {
+    let after = record.version.saturating_sub(u64::from(count));
+    let mut next = Some(None);
+    while let (Some(cursor), true) = (next, wanted > 0) {
         let page = tenant
-            .events(thread, from, PAGE_ENTRIES)
+            .events(thread, after, PAGE_ENTRIES, cursor)
             .await
             .map_err(failed)?;
         events.extend(page.events.iter().map(view::event));
         events.drain(..events.len().saturating_sub(wanted));
-        after = page.cursor;
+        next = page.cursor.map(Some);
     }
     Ok(ShowAnswer {
         thread: view::thread(&record),

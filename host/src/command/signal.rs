@@ -47,12 +47,13 @@ pub async fn raise(
 /// Refuses caps that would not lift anything.
 fn check_raise(thread: &wit::Thread, caps: &wit::Limits) -> Result<(), CommandFault> {
     let now = &thread.limits;
+    let wide = |count: Option<u32>| count.map(u64::from);
     for (option, new, force) in [
-        ("--turns", caps.turns, now.turns),
+        ("--turns", wide(caps.turns), wide(now.turns)),
         ("--tokens", caps.tokens, now.tokens),
         ("--spend", caps.spend, now.spend),
-        ("--spawns", caps.spawns, now.spawns),
-        ("--depth", caps.depth, now.depth),
+        ("--spawns", wide(caps.spawns), wide(now.spawns)),
+        ("--depth", wide(caps.depth), wide(now.depth)),
         ("--duration", caps.duration, now.duration),
     ] {
         let Some(new) = new else { continue };

@@ -23,11 +23,11 @@ pub async fn transcript(
         return Ok(screen.print_answer(&answer));
     }
     for what in document_parts(asked.format) {
-        let mut next = Some(0);
-        while let Some(after) = next {
-            let piece = load_piece(&opened, &asked.thread, what, after).await?;
+        let mut next = Some(None);
+        while let Some(cursor) = next {
+            let piece = load_piece(&opened, &asked.thread, what, cursor).await?;
             screen.print_text(&piece.text);
-            next = piece.cursor;
+            next = piece.cursor.map(Some);
         }
     }
     screen.end_line();
@@ -53,12 +53,12 @@ pub async fn load_transcript(
         exit: CommandExit::Done,
     };
     for what in document_parts(format) {
-        let mut next = Some(0);
-        while let Some(after) = next {
-            let piece = load_piece(opened, thread, what, after).await?;
+        let mut next = Some(None);
+        while let Some(cursor) = next {
+            let piece = load_piece(opened, thread, what, cursor).await?;
             answer.text.push_str(&piece.text);
             answer.version = piece.version;
-            next = piece.cursor;
+            next = piece.cursor.map(Some);
             if answer.text.len() > DOCUMENT_BYTES_MAX {
                 let message = format!("the transcript is larger than {DOCUMENT_BYTES_MAX} bytes");
                 return Err(
@@ -75,7 +75,7 @@ fn document_parts(format: args::TranscriptFormat) -> &'static [&'static str] {
     match format {
         args::TranscriptFormat::Markdown => &["markdown"],
         args::TranscriptFormat::Jsonl => &["manifest", "jsonl"],
-        args::TranscriptFormat::State => &["state"],
+        args::TranscriptFormat::State => &["checkpoint"],
     }
 }
 
@@ -83,8 +83,8 @@ async fn load_piece(
     opened: &CommandProject,
     thread: &str,
     what: &str,
-    after: u64,
+    cursor: Option<String>,
 ) -> Result<threadkeep::wit::transcript::Piece, CommandFault> {
-    let piece = opened.tenant().render(thread, what, after).await;
+    let piece = opened.tenant().render(thread, what, None, 0, cursor).await;
     piece.map_err(|error| fault::from_thread_call(opened, thread, &error))
 }

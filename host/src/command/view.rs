@@ -41,19 +41,23 @@ pub fn parse_json(text: &str) -> Value {
     }
 }
 
-/// Converts a thread to a row of `list`.
-pub fn thread_row(thread: &wit::Thread) -> ThreadRow {
+/// Statuses that are an outcome, too.
+const ENDED: [&str; 5] = ["completed", "error", "cancelled", "killed", "continued"];
+
+/// Converts a row of `list`.
+pub fn thread_row(thread: &wit::registry::Row) -> ThreadRow {
+    let ended = ENDED.contains(&thread.status.as_str());
     ThreadRow {
         thread_id: thread.id.clone(),
         directive: thread.directive.clone(),
         status: thread.status.clone(),
-        outcome: thread.outcome.clone(),
+        outcome: ended.then(|| thread.status.clone()),
         title: thread.title.clone(),
         agent: thread.agent.clone(),
         task: thread.task.clone(),
         parent: thread.parent.clone(),
         model: thread.model.clone(),
-        cost: cost(&ThreadCosts::from_thread(thread)),
+        cost: cost(&ThreadCosts::from_cost(&thread.cost)),
         version: thread.version,
         created: format_rfc3339(thread.created),
         updated: format_rfc3339(thread.updated),
@@ -62,9 +66,10 @@ pub fn thread_row(thread: &wit::Thread) -> ThreadRow {
 
 /// Converts a thread that a list cannot show.
 pub fn unreadable(thread: wit::Unreadable) -> UnreadableRow {
-    let why = describe(&wit::Error::Corrupt(thread.why));
+    let thread_id = thread.thread.clone();
+    let why = describe(&wit::Error::Corrupt(thread.into()));
     UnreadableRow {
-        thread_id: thread.thread,
+        thread_id,
         code: why.code,
         message: why.message,
     }
@@ -93,6 +98,8 @@ pub fn thread(thread: &wit::Thread) -> ThreadView {
         result: thread.result.as_deref().map(parse_json),
         cost: cost(&costs),
         duration: costs.duration_millis,
+        context: thread.context,
+        window: thread.window,
         run: run(&thread.run),
         version: thread.version,
         created: format_rfc3339(thread.created),
@@ -102,7 +109,7 @@ pub fn thread(thread: &wit::Thread) -> ThreadView {
 
 fn run(run: &wit::Run) -> RunView {
     RunView {
-        number: run.number,
+        number: run.number.into(),
         holder: run.lease.as_ref().map(|lease| lease.holder.clone()),
         expiry: run.lease.as_ref().map(|lease| format_rfc3339(lease.expiry)),
         step: run.step.clone(),
@@ -127,11 +134,11 @@ pub fn account(account: wit::Account) -> AccountView {
 /// Converts caps in force.
 pub fn limits(limits: &wit::Limits) -> LimitsView {
     LimitsView {
-        turns: limits.turns,
+        turns: limits.turns.map(u64::from),
         tokens: limits.tokens,
         spend: limits.spend,
-        spawns: limits.spawns,
-        depth: limits.depth,
+        spawns: limits.spawns.map(u64::from),
+        depth: limits.depth.map(u64::from),
         duration: limits.duration,
     }
 }

@@ -229,7 +229,7 @@ impl ThreadDocuments {
                 }
             }
             for thread in page.unreadable {
-                let error = CallError::Refused(wit::Error::Corrupt(thread.why));
+                let error = CallError::Refused(wit::Error::Corrupt(thread.clone().into()));
                 repaired.add_failure(thread.thread, error.into());
             }
             cursor = page.cursor;
@@ -325,7 +325,11 @@ impl ThreadDocuments {
     /// content follows a newer one.
     async fn render_thread(&self, place: &DocumentDirectory) -> Result<Piece, DocumentError> {
         let what = Document::Thread.component_name();
-        Ok(self.inner.tenant.render(place.id(), what, 0).await?)
+        Ok(self
+            .inner
+            .tenant
+            .render(place.id(), what, None, 0, None)
+            .await?)
     }
 }
 

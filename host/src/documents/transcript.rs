@@ -43,7 +43,7 @@ impl<'a> Transcript<'a> {
         tenant: &'a Tenant,
         place: &Arc<DocumentDirectory>,
     ) -> Result<Self, DocumentError> {
-        let piece = tenant.render(place.id(), "manifest", 0).await?;
+        let piece = tenant.render(place.id(), "manifest", None, 0, None).await?;
         let head = piece.text.into_bytes();
         if head.len() != MANIFEST_BYTES
             || head.iter().position(|&b| b == b'\n') != Some(MANIFEST_BYTES - 1)
@@ -244,7 +244,8 @@ impl<'a> Transcript<'a> {
             tenant: self.tenant,
             id: self.place.id(),
             what: self.document.component_name(),
-            next: Some(after),
+            after,
+            next: Some(None),
             reached: after,
             bytes_before: 0,
             bytes: 0,
@@ -360,7 +361,9 @@ struct TranscriptPieces<'a> {
     tenant: &'a Tenant,
     id: &'a str,
     what: &'static str,
-    next: Option<u64>,
+    after: u64,
+    /// Cursor of the next piece, which the first has none of; `None` after the last.
+    next: Option<Option<String>>,
     /// The version that the pieces so far reach.
     reached: u64,
     /// Bytes of the pieces before the last one, and including it.
@@ -372,16 +375,19 @@ impl TranscriptPieces<'_> {
     /// Returns the next piece, which may be empty; `None` after the last.
     async fn next_piece(&mut self) -> Result<Option<String>, DocumentError> {
         self.bytes_before = self.bytes;
-        let Some(after) = self.next else {
+        let Some(cursor) = self.next.take() else {
             return Ok(None);
         };
-        let piece = self.tenant.render(self.id, self.what, after).await?;
-        if piece.cursor.is_some_and(|cursor| cursor <= after) {
+        let (tenant, what) = (self.tenant, self.what);
+        let piece = tenant
+            .render(self.id, what, None, self.after, cursor)
+            .await?;
+        if piece.cursor.is_some() && piece.version <= self.reached {
             return Err(DocumentError::Component(
                 "a piece of a transcript leads nowhere",
             ));
         }
-        self.next = piece.cursor;
+        self.next = piece.cursor.map(Some);
         self.reached = piece.version;
         self.bytes += piece.text.len() as u64;
         Ok(Some(piece.text))

@@ -46,7 +46,8 @@ impl UsageLog {
 
     async fn log_reply(&self, replied: &DurableReply) -> Result<(), Box<dyn Error + Send + Sync>> {
         let before = replied.version.saturating_sub(1);
-        let page = self.tenant.events(&replied.thread, before, 1).await?;
+        let page = self.tenant.events(&replied.thread, before, 1, None);
+        let page = page.await?;
         for event in page.events.iter().filter(|event| event.kind == "result") {
             let result: ResultEvent = serde_json::from_str(&event.body)?;
             if result.estimated || event.version != replied.version {

@@ -28,11 +28,12 @@ impl ThreadConversation {
             request.system.clone_from(&asked.system);
             request.tools = asked.tools.iter().map(tool_spec).collect();
         }
-        let mut after = self.held_version;
-        while after < asked.since {
-            let page = tenant.messages(thread, after, asked.since).await?;
+        let (after, mut next) = (self.held_version, Some(None));
+        while let Some(cursor) = next.filter(|_| after < asked.since) {
+            let page = tenant.messages(thread, after, Some(asked.since), cursor);
+            let page = page.await?;
             request.messages.extend(page.messages);
-            after = page.cursor.unwrap_or(asked.since);
+            next = page.cursor.map(Some);
         }
         request.messages.extend(asked.messages.iter().cloned());
         self.held_version = version;

@@ -120,16 +120,21 @@ pub struct ThreadCosts {
 impl ThreadCosts {
     /// The totals of a thread.
     pub fn from_thread(thread: &wit::Thread) -> Self {
-        let usage = &thread.cost.usage;
+        Self::from_cost(&thread.cost)
+    }
+
+    /// The same of what a thread or a row of a list says that it has used.
+    pub fn from_cost(cost: &wit::Cost) -> Self {
+        let usage = &cost.usage;
         Self {
-            turns: thread.cost.turns,
+            turns: cost.turns.into(),
             input_tokens: usage
                 .input
                 .saturating_add(usage.read)
                 .saturating_add(usage.write),
             output_tokens: usage.output,
-            spend_nanos: thread.cost.spend,
-            duration_millis: thread.cost.duration,
+            spend_nanos: cost.spend,
+            duration_millis: cost.duration,
         }
     }
 }

@@ -318,7 +318,7 @@ impl Driver {
         self.notify_commit(&thread);
         sink.emit(RunEvent::Started {
             thread: thread.clone(),
-            run: handle.thread.run.number,
+            run: handle.thread.run.number.into(),
             version: handle.step.version,
         });
         let mut run = perform::Run {

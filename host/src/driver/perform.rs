@@ -414,7 +414,7 @@ impl Run<'_> {
         partial: &Mutex<String>,
     ) -> Option<String> {
         tokio::time::sleep(asking.gap).await;
-        let text = asking.next_partial(partial);
+        let text = Some(asking.next_partial(partial)).filter(|text| !text.is_empty());
         let tenant = &self.driver.tenant;
         let news = tenant.progress(&self.thread, self.token, text).await;
         news.ok().map(|news| news.verdict)

@@ -95,7 +95,7 @@ impl Driver {
         let (holder, key) = (holding.holder.clone(), holding.holder.clone());
         let mut started = self
             .tenant
-            .start(thread, input.clone(), &holder, &key)
+            .start(thread, input.clone(), &holder, &key, None)
             .await;
         if let Err(CallError::Refused(wit::Error::Busy(lease))) = &started
             && self.shared.is_lost(&lease.holder)
@@ -105,7 +105,8 @@ impl Driver {
             self.tenant
                 .recover_all(std::slice::from_ref(&lease.holder))
                 .await?;
-            started = self.tenant.start(thread, input, &holder, &key).await;
+            let again = self.tenant.start(thread, input, &holder, &key, None);
+            started = again.await;
         }
         Ok(started.inspect_err(|error| release_if_refused(error, holding))?)
     }

@@ -60,7 +60,7 @@ struct RunTree<'a> {
     revived: HashMap<String, u32>,
     /// Threads with an expired lease: the last sighting of the holder's progress, and since when it
     /// is unchanged.
-    silent: HashMap<String, ((u64, u64), Instant)>,
+    silent: HashMap<String, ((Option<u64>, Option<u64>), Instant)>,
     /// The outcome of the top's run so far.
     result: Option<Result<EndedRun, DriveError>>,
     failed_looks: u32,

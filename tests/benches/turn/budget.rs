@@ -57,8 +57,9 @@ impl NativeRun {
         };
         let (service, thread) = (self.service, self.thread);
         service.submit(&thread, &submission, 0).expect("submitted");
-        let (due, _) = service.ready(100, None, Some(&thread)).expect("read");
+        let due = service.ready(100, None, Some(&thread)).expect("read");
         let child = due
+            .threads
             .first()
             .expect("it spawned")
             .loaded

@@ -28,7 +28,7 @@ const NOTHING: &[u8] = &[
 ];
 
 type ListFunction =
-    TypedFunc<(registry::Filter, u32, Option<String>), (Result<registry::Page, wit::Error>,)>;
+    TypedFunc<(registry::Filter, u32, Option<String>), (Result<registry::RowPage, wit::Error>,)>;
 
 /// Prints the medians of `steps` measurements each.
 pub fn compare(steps: usize) {

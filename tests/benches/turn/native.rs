@@ -45,7 +45,7 @@ impl NativeRun {
     /// Starts a thread that exists.
     pub(super) fn start_thread(service: ThreadService<NativePorts>, thread: String) -> Self {
         let handed = service
-            .start(&thread, None, HOLDER, "key")
+            .start(&thread, None, HOLDER, "key", None)
             .expect("started");
         Self {
             service,

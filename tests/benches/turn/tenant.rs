@@ -78,7 +78,7 @@ impl TenantRun {
             .block_on(tenant.create(draft()))
             .expect("created")
             .id;
-        let started = runtime.block_on(tenant.start(&thread, None, HOLDER, "key"));
+        let started = runtime.block_on(tenant.start(&thread, None, HOLDER, "key", None));
         let handle = started.expect("started");
         Self {
             runtime,

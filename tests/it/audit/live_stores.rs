@@ -161,7 +161,7 @@ fn perform_run(world: &mut RunnerFixture, thread: &str) {
     let started = loop {
         let started = world
             .service
-            .start(thread, Some(&user("hi")), &holder, &holder);
+            .start(thread, Some(&user("hi")), &holder, &holder, None);
         if let Ok(started) = world.hold(thread, started) {
             break started;
         }

@@ -73,6 +73,11 @@ fn a_run_at_a_ceiling_ends_with_3_and_says_who_can_lift_it() {
         (&"completed".into(), &0.into()),
         "{again}"
     );
+    operator.write(&policy("ceilings: {spend: 0.000000001}"));
+    let run = ["run", "describe", "--input", "file=notes.txt", "--id", "b"];
+    let ran = operator.run(&run);
+    let words = "the ceiling spend is reached: 0.00 of 0.000000001 USD are used, and 0.";
+    assert!(ran.err.contains(words), "{}", ran.err);
 }
 
 /// Symptom: a run that was refused for want of room left the thread that had been made for it. Fix:

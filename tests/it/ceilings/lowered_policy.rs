@@ -68,7 +68,10 @@ impl LoweredProject {
             ..describe_draft()
         };
         let thread = tenant.create(draft).await.unwrap();
-        let started = tenant.start(&thread.id, None, "h/1", "k").await.unwrap();
+        let started = tenant
+            .start(&thread.id, None, "h/1", "k", None)
+            .await
+            .unwrap();
         let reply = Outcome::Completion(wit::llm::Completion {
             blocks: concat!(
                 r#"[{"type":"tool_use","id":"c","name":"read_file","#,
@@ -179,13 +182,13 @@ async fn a_start_and_a_hold_of_a_suspended_thread_are_refused_and_a_claim_stops(
         // Money is checked where it is needed: the run of a thread without any is suspended at
         // once.
         if code == "spend_exceeded" {
-            let started = tenant.start(&id, None, "h/3", "k").await.unwrap();
+            let started = tenant.start(&id, None, "h/3", "k", None).await.unwrap();
             let cause = started.thread.cause.as_ref().expect("it is suspended");
             assert_eq!(cause.code, code);
             continue;
         }
         is_stopped_by_policy(cause, code, maximum, cap);
-        let started = tenant.start(&id, None, "h/3", "k").await.map(drop);
+        let started = tenant.start(&id, None, "h/3", "k", None).await.map(drop);
         let opened = tenant.open_thread(&id, "h/4", soon).await.map(drop);
         for (what, answer) in [("start", started), ("open", opened)] {
             let Err(CallError::Refused(wit::Error::Exceeded(cause))) = answer else {

@@ -46,7 +46,7 @@ fn parse_policy(text: &str) -> Policy {
 fn greedy_draft() -> Draft {
     Draft {
         directive: Some("greedy".to_owned()),
-        inputs: String::new(),
+        inputs: None,
         ..describe_draft()
     }
 }
@@ -60,6 +60,7 @@ fn caps(limits: &wit::Limits) -> [Option<u64>; 6] {
         depth,
         duration,
     } = *limits;
+    let [turns, spawns, depth] = [turns, spawns, depth].map(|count| count.map(u64::from));
     [turns, tokens, spend, spawns, depth, duration]
 }
 
@@ -97,12 +98,13 @@ async fn every_cap_of_a_policy_lowers_what_a_directive_asks_and_refuses_to_be_ra
         let mut raised = [None; 6];
         raised[at] = Some(most + 1);
         let [turns, tokens, spend, spawns, depth, duration] = raised;
+        let count = |cap: Option<u64>| cap.map(|cap| u32::try_from(cap).unwrap());
         let more = wit::Limits {
-            turns,
+            turns: count(turns),
             tokens,
             spend,
-            spawns,
-            depth,
+            spawns: count(spawns),
+            depth: count(depth),
             duration,
         };
         let signal = raise(more);
@@ -175,7 +177,10 @@ async fn offered_tools(policy: Policy) -> Vec<String> {
     let (_kept, project) = open_under_policy(policy);
     let tenant = project.tenant();
     let thread = tenant.create(greedy_draft()).await.unwrap();
-    let handle = tenant.start(&thread.id, None, "h/1", "k").await.unwrap();
+    let handle = tenant
+        .start(&thread.id, None, "h/1", "k", None)
+        .await
+        .unwrap();
     let request = handle.step.request.expect("a model call");
     request.tools.into_iter().map(|tool| tool.name).collect()
 }

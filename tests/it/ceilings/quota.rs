@@ -144,7 +144,12 @@ async fn run_until_stopped(project: &OpenProject, limit_bytes: u64) -> String {
             assert_eq!(named, ("limit", "store_full"), "{cause:?}");
             assert!(cause.message.contains("raise the quota"), "{cause:?}");
             refuses_growth(project, limit_bytes).await;
-            let events = project.tenant().events("one", 0, 100).await.unwrap().events;
+            let events = project
+                .tenant()
+                .events("one", 0, 100, None)
+                .await
+                .unwrap()
+                .events;
             let last = events.iter().rfind(|event| event.kind != "suspended");
             format!("suspended after {}", last.map_or("", |event| &event.kind))
         }
@@ -224,13 +229,13 @@ async fn only_closing_commits_may_use_the_margin() {
         tenant.create(draft_with_id(id)).await.unwrap();
     }
     for id in ["held", "lost", "fenced"] {
-        tenant.start(id, None, "h/1", id).await.unwrap();
+        tenant.start(id, None, "h/1", id, None).await.unwrap();
     }
     store.set_quota(Some(quota(1)));
 
     // A start that comes no further than a suspension for want of money is growth too.
-    assert!(is_full(&tenant.start("poor", None, "h/2", "a").await));
-    assert!(is_full(&tenant.start("new", None, "h/2", "b").await));
+    assert!(is_full(&tenant.start("poor", None, "h/2", "a", None).await));
+    assert!(is_full(&tenant.start("new", None, "h/2", "b", None).await));
     assert!(is_full(&tenant.create(draft_with_id("more")).await));
     let titled = tenant.set_title("new", Some("t".repeat(100))).await;
     assert!(is_full(&titled), "{titled:?}");
@@ -243,7 +248,7 @@ async fn only_closing_commits_may_use_the_margin() {
         ..describe_draft().limits
     });
     assert!(is_full(&tenant.signal("held", "r", raised).await));
-    let partial = tenant.progress("held", 1, "x".repeat(4_000)).await;
+    let partial = tenant.progress("held", 1, Some("x".repeat(4_000))).await;
     assert_eq!(partial.unwrap().verdict, "go-on", "a partial is given up");
 
     // Closing commits pass: a cancel that waits (the first one), a kill, a recovery, a claim that

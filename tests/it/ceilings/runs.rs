@@ -210,7 +210,7 @@ async fn a_tool_call_that_is_refused_is_a_failed_result_and_the_run_goes_on() {
         .await
         .unwrap();
         assert_eq!(ended.status, "completed");
-        let events = tenant.events(&thread, 0, 100).await.unwrap().events;
+        let events = tenant.events(&thread, 0, 100, None).await.unwrap().events;
         let results: Vec<&str> = events
             .iter()
             .filter(|event| event.kind == "tool_result")

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
 use threadkeep_core::runner::Signal;
+use threadkeep_tests::soak::repetitions;
 
 /// Number of random histories of a test run.
 const CASES: u32 = 24;
@@ -70,7 +71,7 @@ fn sweep(forest: &RandomForest, good: &[String]) -> BTreeSet<String> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: CASES,
+        cases: repetitions(CASES),
         max_shrink_iters: 1_000,
         ..ProptestConfig::default()
     })]

@@ -160,7 +160,7 @@ fn messages_keep_their_order() {
             send(&family, &child, "second");
             family.world.start(&child, None).unwrap();
         }
-        let (messages, _) = family.world.service.messages(&child, 0, 0).unwrap();
+        let (messages, _) = family.world.service.messages(&child, 0, None).unwrap();
         let place = |text: &str| messages.iter().position(|said| said.contains(text));
         let (first, second) = (place("first").unwrap(), place("second").unwrap());
         assert!(first < second, "{stands} {by_start}: {messages:?}");

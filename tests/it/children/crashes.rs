@@ -172,7 +172,7 @@ impl TreeProcess {
                 moved = true;
             }
         }
-        let (due, _) = self.world.service.ready(100, None, Some(TOP))?;
+        let due = self.world.service.ready(100, None, Some(TOP))?.threads;
         for due in due {
             let head = &due.loaded.head.value;
             match head.sweep.is_some() || head.intent.is_some() {

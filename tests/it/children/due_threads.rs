@@ -121,8 +121,9 @@ fn a_child_at_a_lowered_policy_that_dies_wakes_its_parent() {
     let operator = RunnerFixture::over(store, lowered);
     let recovery = operator.service.recover(&[holder], None).unwrap();
     assert_eq!(recovery.closed, [child]);
-    let (due, _) = operator.service.ready(100, None, Some(&boss)).unwrap();
+    let due = operator.service.ready(100, None, Some(&boss)).unwrap();
     let due: Vec<&str> = due
+        .threads
         .iter()
         .map(|due| due.loaded.thread.value.id.as_str())
         .collect();

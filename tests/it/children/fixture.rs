@@ -101,12 +101,12 @@ impl ThreadFamily {
 
     /// Due threads under the boss, and whether they have an intent to pass on.
     pub fn due(&self) -> Vec<(String, bool)> {
-        let (due, _) = self
+        let due = self
             .world
             .service
             .ready(100, None, Some(&self.boss))
             .unwrap();
-        let due = due.into_iter().map(|due| {
+        let due = due.threads.into_iter().map(|due| {
             let head = due.loaded.head.value;
             (
                 due.loaded.thread.value.id,

@@ -12,6 +12,7 @@ use threadkeep::project::OpenProject;
 use threadkeep::wit::registry;
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
+use threadkeep_tests::soak::repetitions;
 
 const KILLS: u32 = 20;
 const DIRECTORY: &str = "THREADKEEP_TEST_TREE_KILLED_IN";
@@ -164,7 +165,8 @@ async fn a_tree_whose_process_is_killed_again_and_again_is_completed() {
     println!("seed of the kills: {seed}");
     let mut state = seed;
     let (mut told, mut recovered) = (BTreeMap::new(), 0);
-    for kill in 0..KILLS {
+    let kills = repetitions(KILLS);
+    for kill in 0..kills {
         let after = Duration::from_micros(random(&mut state) % 80_000);
         kill_one(kept.path(), after, &mut told);
         let project = open(kept.path());
@@ -177,7 +179,8 @@ async fn a_tree_whose_process_is_killed_again_and_again_is_completed() {
         for (thread, told) in &told {
             let found = project.tenant().get(thread).await.unwrap();
             let (turns, status) = (found.cost.turns, found.status);
-            let kept = turns >= told.turns && told.end.as_ref().is_none_or(|end| *end == status);
+            let kept = u64::from(turns) >= told.turns
+                && told.end.as_ref().is_none_or(|end| *end == status);
             let what = format!("{told:?}, has {turns} turns and is {status}");
             assert!(kept, "seed {seed}, kill {kill}: {thread} lost {what}");
         }
@@ -187,7 +190,7 @@ async fn a_tree_whose_process_is_killed_again_and_again_is_completed() {
     let trees = complete_trees(&project, seed).await;
     let threads = told.len();
     println!(
-        "kills: {KILLS}, trees: {trees}, threads acknowledged: {threads}, runs recovered: \
+        "kills: {kills}, trees: {trees}, threads acknowledged: {threads}, runs recovered: \
          {recovered}"
     );
 }

@@ -219,7 +219,7 @@ fn start(service: &ThreadService<NativePorts>, child: &str) -> u32 {
     // Pauses differ, or the same two racers would conflict again.
     let own = child.bytes().map(u64::from).sum::<u64>() % 512;
     for repeats in 0..REPEATS_MAX {
-        match service.start(child, None, &holder, &holder) {
+        match service.start(child, None, &holder, &holder, None) {
             Ok(_) => return repeats,
             Err(Error::Storage(StorageError::Unavailable(code, _))) if code == "contention" => {
                 std::thread::sleep(Duration::from_micros(u64::from(repeats % 8) * 300 + own));
@@ -296,7 +296,7 @@ fn racer() {
     assert_eq!(orders.next().unwrap().unwrap(), "go");
     let starts = children.split(' ').map(async |child| {
         let holder = format!("h/{child}");
-        let said = match tenant.start(child, None, &holder, &holder).await {
+        let said = match tenant.start(child, None, &holder, &holder, None).await {
             Ok(handle) => format!("started {child} {}", handle.step.kind),
             Err(error) => format!("failed {child} {error}"),
         };

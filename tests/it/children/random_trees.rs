@@ -6,18 +6,14 @@ use super::random_requests::request;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::collections::BTreeMap;
+use threadkeep_tests::soak::repetitions;
 
-/// Number of random histories of a test run; `THREADKEEP_CASES` asks for more.
+/// Number of random histories of a test run, unless `cargo xtask soak` asks for more.
 const CASES: u32 = 40;
-
-fn cases() -> u32 {
-    let asked = std::env::var("THREADKEEP_CASES");
-    asked.map_or(CASES, |n| n.parse().expect("THREADKEEP_CASES is a number"))
-}
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: cases(),
+        cases: repetitions(CASES),
         max_shrink_iters: 4_000,
         ..ProptestConfig::default()
     })]
@@ -99,7 +95,7 @@ const OUTCOMES: [&str; 52] = [
 fn every_outcome_occurs() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut counts = BTreeMap::<String, u64>::new();
-    for _ in 0..cases() {
+    for _ in 0..repetitions(CASES) {
         let mut forest = RandomForest::new();
         for _ in 0..150 {
             let request = request().new_tree(&mut runner).unwrap().current();

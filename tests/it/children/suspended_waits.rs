@@ -41,7 +41,7 @@ fn an_append_keeps_an_open_wait() {
             opened.head.value.token
         });
         let version = family.load(&boss).head.value.version;
-        let appended = service.append(&boss, token, version, &[event.to_string()]);
+        let appended = service.append(&boss, token, Some(version), &[event.to_string()]);
         appended.unwrap();
         let open = family.load(&boss).head.value.round.unwrap();
         assert!(open.calls.iter().all(|call| call.waits), "{open:?}");

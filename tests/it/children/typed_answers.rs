@@ -7,7 +7,7 @@ use threadkeep_component::service::Error;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::{DueCall, is_revival};
+use threadkeep_core::plan::{DueCall, due_calls, is_revival};
 use threadkeep_core::runner::{LlmFailure, StepOutcome};
 use threadkeep_core::thread::{StatusCause, ThreadStatus, raise_floor};
 
@@ -80,7 +80,7 @@ fn a_due_thread_says_what_gets_it_going() {
     ] {
         let mut head = family.load(&child).head.value;
         head.status = status;
-        assert_eq!(DueCall::for_thread(&head), call, "{status}");
+        assert_eq!(due_calls(&head), [call], "{status}");
         assert_eq!(is_revival(&head), revive, "{status}");
     }
 }

@@ -113,10 +113,8 @@ async fn perform_runs() {
 async fn perform_run(project: Arc<OpenProject>, n: usize) {
     let breaks = n.is_multiple_of(FAILING);
     let mut draft = draft(Some("describe"));
-    draft.inputs = match breaks {
-        true => r#"{"file": "broken.txt"}"#.to_owned(),
-        false => r#"{"file": "notes.txt"}"#.to_owned(),
-    };
+    let file = if breaks { "broken.txt" } else { "notes.txt" };
+    draft.inputs = Some(format!(r#"{{"file": "{file}"}}"#));
     let thread = project.tenant().create(draft).await.unwrap().id;
     let (sink, events) = EventSink::channel();
     let ended = project
@@ -126,7 +124,11 @@ async fn perform_run(project: Arc<OpenProject>, n: usize) {
         .unwrap();
     drop(sink);
     let told = names(events).await;
-    let page = project.tenant().events(&thread, 0, 100).await.unwrap();
+    let page = project
+        .tenant()
+        .events(&thread, 0, 100, None)
+        .await
+        .unwrap();
     let kinds: Vec<&str> = page
         .events
         .iter()

@@ -165,7 +165,7 @@ fn the_component_works_in_an_embedders_own_engine() {
         let threads = pre.instantiate(&mut store).unwrap();
         let registry = threads.threadkeep_threads_registry();
         let made = registry
-            .call_create(&mut store, &Draft::for_directive("work"))
+            .call_create(&mut store, &Draft::for_directive("work"), "1")
             .unwrap()
             .unwrap();
         let got = registry.call_get(&mut store, &made.id).unwrap().unwrap();
@@ -230,7 +230,7 @@ async fn a_project_takes_tools_of_its_host_beside_its_files() {
     assert_eq!(run.unwrap().status, "idle");
     let events = project
         .tenant()
-        .events(&thread, 0, 100)
+        .events(&thread, 0, 100, None)
         .await
         .unwrap()
         .events;

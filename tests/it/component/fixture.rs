@@ -4,6 +4,7 @@
 use super::project::engine;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use threadkeep::component::TenantContext;
 use threadkeep::driver::Driver;
 use threadkeep::models::scripted::ScriptedProvider;
@@ -11,6 +12,7 @@ use threadkeep::models::{BoxFuture, OneProvider};
 use threadkeep::storage::StorageBackend;
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::{ToolEntry, ToolResult, ToolSet};
+use threadkeep::wit;
 use threadkeep_tests::fixture::MapLibrary;
 
 /// Tools that count their runs.
@@ -39,6 +41,14 @@ impl ToolSet for CountingTools {
 pub fn tenant(storage: Arc<dyn StorageBackend>) -> Tenant {
     let context = TenantContext::new(storage, Arc::new(MapLibrary::small()));
     Tenant::new(engine(), context)
+}
+
+/// Takes the lease of a thread; returns its token and a time within it.
+pub async fn open_for_a_minute(tenant: &Tenant, thread: &str) -> (u64, wit::Instant) {
+    let now = tenant.context().clock.now();
+    let deadline: wit::Instant = now.saturating_add(Duration::from_secs(60)).into();
+    let opened = tenant.open_thread(thread, "h/own", deadline).await.unwrap();
+    (opened.token, deadline)
 }
 
 /// A driver whose model answers from a script.

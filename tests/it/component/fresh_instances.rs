@@ -134,7 +134,10 @@ impl EngineTenant {
     async fn start(&mut self, thread: &str, input: bool) {
         let holder = format!("h/{}", self.answers.len());
         let input = input.then(|| message("go on 漢"));
-        let started = self.tenant.start(thread, input, &holder, &holder).await;
+        let started = self
+            .tenant
+            .start(thread, input, &holder, &holder, None)
+            .await;
         let started = self.note("start", started);
         self.hold(thread, started);
     }
@@ -206,7 +209,7 @@ impl EngineTenant {
     async fn progress(&mut self, thread: &str, n: u16) {
         let token = self.held.get(thread).map_or(0, |held| held.token);
         let text = "p".repeat(usize::from(n) % 50);
-        let news = self.tenant.progress(thread, token, text).await;
+        let news = self.tenant.progress(thread, token, Some(text)).await;
         self.note("progress", news);
     }
 
@@ -215,7 +218,10 @@ impl EngineTenant {
         let proof = match proof % 3 {
             0 => Proof::Dead,
             1 => Proof::None,
-            _ => Proof::Watched(Sighting { step, partial: 0 }),
+            _ => Proof::Watched(Sighting {
+                step: Some(step),
+                partial: None,
+            }),
         };
         let holder = format!("claimer/{}", self.answers.len());
         let claimed = self.tenant.claim(thread, &holder, proof).await;
@@ -340,12 +346,12 @@ impl EngineTenant {
             self.note("account", account);
             let tree = self.tenant.tree(&thread, None).await;
             self.note("tree", tree);
-            let entries = self.tenant.entries(&thread, 0, 500).await;
+            let entries = self.tenant.entries(&thread, 0, 500, None).await;
             self.note("entries", entries);
-            let messages = self.tenant.messages(&thread, 0, 0).await;
+            let messages = self.tenant.messages(&thread, 0, None, None).await;
             self.note("messages", messages);
-            for what in ["markdown", "jsonl", "state"] {
-                let rendered = self.tenant.render(&thread, what, 0).await;
+            for what in ["markdown", "jsonl", "checkpoint"] {
+                let rendered = self.tenant.render(&thread, what, None, 0, None).await;
                 self.note("render", rendered);
             }
         }

@@ -131,12 +131,5 @@ async fn a_trap_costs_its_instance_and_nothing_else() {
 }
 
 fn filter() -> registry::Filter {
-    registry::Filter {
-        status: None,
-        parent: None,
-        directive: None,
-        agent: None,
-        task: None,
-        chain: None,
-    }
+    registry::Filter::All
 }

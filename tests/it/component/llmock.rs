@@ -208,7 +208,7 @@ async fn fault(server: &LlmockServer, wire: MockWire, case: RunFaultCase) {
     assert!(asked >= case.requests, "{name}: {asked} requests");
     let events = project
         .tenant()
-        .events(&thread.id, 0, 500)
+        .events(&thread.id, 0, 500, None)
         .await
         .unwrap()
         .events;

@@ -3,6 +3,7 @@
 
 mod after_run;
 mod concurrent_runs;
+mod contract;
 mod dropped_runs;
 mod embedder_guarantees;
 pub(crate) mod fixture;

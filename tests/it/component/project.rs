@@ -89,7 +89,7 @@ pub fn engine_with(limits: EngineLimits) -> Engine {
 /// A draft for a thread of the directive `describe`.
 pub fn describe_draft() -> registry::Draft {
     registry::Draft {
-        inputs: r#"{"file": "notes.txt"}"#.to_owned(),
+        inputs: Some(r#"{"file": "notes.txt"}"#.to_owned()),
         ..threadkeep_tests::fixture::draft(Some("describe"))
     }
 }

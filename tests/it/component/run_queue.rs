@@ -42,7 +42,7 @@ fn spawn(driver: &Driver, thread: &str, text: &str, stop: StopReceiver) -> Spawn
 }
 
 async fn texts_of_users(tenant: &Tenant, thread: &str) -> Vec<String> {
-    let page = tenant.events(thread, 0, 500).await.unwrap();
+    let page = tenant.events(thread, 0, 500, None).await.unwrap();
     let bodies = page.events.iter().filter(|event| event.kind == "message");
     bodies
         .map(|event| serde_json::from_str::<Value>(&event.body).unwrap())

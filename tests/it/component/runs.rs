@@ -36,7 +36,11 @@ async fn run_to_end(engine: Engine, store: Option<Arc<dyn StorageBackend>>) {
         }
     }
     assert_eq!(text, "Let me look.It holds a note.");
-    let page = project.tenant().events(&thread.id, 0, 100).await.unwrap();
+    let page = project
+        .tenant()
+        .events(&thread.id, 0, 100, None)
+        .await
+        .unwrap();
     let kinds: Vec<&str> = page
         .events
         .iter()

@@ -29,7 +29,11 @@ async fn run(replies: Value, files: &[(&str, &[u8])]) -> (EndedRun, Vec<Event>) 
         .unwrap();
     let findings = threadkeep_tests::auditor::audit(&*project.tenant().context().storage);
     assert!(findings.is_empty(), "{findings:#?}");
-    let page = project.tenant().events(&thread.id, 0, 500).await.unwrap();
+    let page = project
+        .tenant()
+        .events(&thread.id, 0, 500, None)
+        .await
+        .unwrap();
     (ended, page.events)
 }
 

@@ -17,6 +17,7 @@ use threadkeep::storage::{
 
 use super::fixture::{FILE, SqliteFixture, commit, options, put_op, refuse};
 use super::random_operations::{OperationMaker, SeededRandom};
+use threadkeep_tests::soak::repetitions;
 
 const DIRECTORY: &str = "THREADKEEP_TEST_COUNTS_IN";
 const LARGE: StorageQuota = StorageQuota {
@@ -165,11 +166,11 @@ fn victim() {
 
 #[test]
 fn count_is_exact_after_kills() {
-    const KILLS: u64 = 12;
+    const KILLS: u32 = 12;
     let fixture = SqliteFixture::new();
     let path = fixture.temp.path();
     let mut random = SeededRandom(7);
-    for kill in 0..KILLS {
+    for kill in 0..repetitions(KILLS) {
         let mut victim = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "conformance::byte_count::victim", "--nocapture"])
             .env(DIRECTORY, path)

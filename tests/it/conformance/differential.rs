@@ -15,8 +15,9 @@ use super::broken_stores::{BrokenHome, StoreFault};
 use super::fixture::{SqliteFixture, contents};
 use super::random_operations::{OperationMaker, SeededRandom};
 use super::suite::{MemoryHome, StoreHome};
+use threadkeep_tests::soak::repetitions;
 
-const SEEDS: u64 = 20;
+const SEEDS: u32 = 20;
 const STEPS: u64 = 2_000;
 /// Histories that run at once: a store waits for its disk most of the time.
 const AT_ONCE: usize = 4;
@@ -270,7 +271,10 @@ fn number_from(name: &str) -> Option<u64> {
 fn memory_and_sqlite_answer_alike() {
     let seed = number_from("THREADKEEP_SEED");
     let steps = number_from("THREADKEEP_STEPS").unwrap_or(STEPS);
-    let seeds: Vec<u64> = seed.map_or_else(|| (1..=SEEDS).collect(), |seed| vec![seed]);
+    let seeds: Vec<u64> = seed.map_or_else(
+        || (1..=u64::from(repetitions(SEEDS))).collect(),
+        |seed| vec![seed],
+    );
     let (waiting, total) = (Mutex::new(seeds.iter()), Mutex::new(SituationCounts::new()));
     let worker = || {
         let mut counts = SituationCounts::new();

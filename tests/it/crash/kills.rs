@@ -20,6 +20,7 @@ use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
+use threadkeep_tests::soak::repetitions;
 
 const KILLS: u32 = 60;
 const DIRECTORY: &str = "THREADKEEP_TEST_KILLED_IN";
@@ -135,14 +136,15 @@ fn kill_one(directory: &Path, after: Duration) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test]
-async fn sixty_real_kills_lose_nothing() {
+async fn real_kills_lose_nothing() {
     let (kept, dir) = project_dir(SCRIPTED_MODELS);
     dir.write(".ai/script.json", SCRIPT).unwrap();
     let seed = seed();
     println!("seed of the kills: {seed}");
     let mut state = seed;
     let (mut events, mut recovered) = (0, 0);
-    for kill in 0..KILLS {
+    let kills = repetitions(KILLS);
+    for kill in 0..kills {
         let after = Duration::from_micros(random(&mut state) % 60_000);
         let acknowledged = kill_one(kept.path(), after);
         let project = open(kept.path());
@@ -173,7 +175,7 @@ async fn sixty_real_kills_lose_nothing() {
         }
     }
     assert!(recovered > 0, "no kill hit a run");
-    println!("kills: {KILLS}, commits acknowledged: {events}, runs recovered: {recovered}");
+    println!("kills: {kills}, commits acknowledged: {events}, runs recovered: {recovered}");
 }
 
 /// Checks that a kill left no half line in the usage log; it may lose a line.

@@ -111,12 +111,16 @@ impl DocumentsFixture {
     }
 
     async fn render_all(&self, thread: &str, what: &str) -> String {
-        let (mut text, mut after) = (String::new(), Some(0));
-        while let Some(version) = after {
-            let piece = self.open.tenant().render(thread, what, version).await;
+        let (mut text, mut next) = (String::new(), Some(None));
+        while let Some(cursor) = next {
+            let piece = self
+                .open
+                .tenant()
+                .render(thread, what, None, 0, cursor)
+                .await;
             let piece = piece.unwrap();
             text += &piece.text;
-            after = piece.cursor;
+            next = piece.cursor.map(Some);
         }
         text
     }

@@ -98,12 +98,15 @@ fn a_bill_beyond_any_is_refused_and_changes_nothing() {
             "invalid"
         );
         let asked = host.hold("b", &dollars(nanos));
+        let wrapped = host.settle(held.version, usage_bill(1 << 63, 1));
+        assert_eq!(code(&wrapped.unwrap_err()), "invalid");
         assert_eq!(code(&asked.unwrap_err()), "invalid");
     }
     assert_eq!(host.head(), before);
     // The largest possible bill: the root owes it, and everything goes on.
     let other = host.hold("c", &dollars(1)).unwrap();
-    host.settle(held.version, usage_bill(u64::MAX, u64::MAX))
+    let tokens = i64::MAX as u64;
+    host.settle(held.version, usage_bill(tokens, tokens))
         .unwrap();
     host.settle(other.version, CallBill::Amount(NanoUsd::BILL_MAX))
         .unwrap();

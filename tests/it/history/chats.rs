@@ -55,7 +55,12 @@ fn the_runner_sends_what_was_appended() {
     .unwrap();
     host.close("idle", None).unwrap();
     assert_eq!(
-        host.world.service.messages(&thread, 0, 0).unwrap().0.len(),
+        host.world
+            .service
+            .messages(&thread, 0, None)
+            .unwrap()
+            .0
+            .len(),
         10
     );
 }

@@ -165,7 +165,7 @@ fn lost_lease_is_ended_by_claim_or_recovery() {
                 "busy"
             );
             host.world.advance(76_000);
-            let due = host.world.service.ready(10, None, None).unwrap().0;
+            let due = host.world.service.ready(10, None, None).unwrap().threads;
             assert_eq!(due[0].loaded.thread.value.id, host.thread);
         }
         if how == "recover" {
@@ -319,7 +319,7 @@ fn thread_with_a_successor_names_it() {
         // Not through the host, which has every commit audited: the successor does not exist.
         host.world
             .service
-            .append(&host.thread, None, host.head().version, &hi)
+            .append(&host.thread, None, Some(host.head().version), &hi)
             .unwrap_err(),
         host.take_lease("h/2", 60).unwrap_err(),
         host.world
@@ -327,7 +327,7 @@ fn thread_with_a_successor_names_it() {
             .unwrap_err(),
         host.world
             .service
-            .append(&host.thread, token, 9, &[])
+            .append(&host.thread, token, Some(9), &[])
             .unwrap_err(),
     ] {
         assert_eq!(code(&answer), "continued");

@@ -97,7 +97,7 @@ impl LoopHost {
         let written = self
             .world
             .service
-            .append(&self.thread, self.token, expected, &texts);
+            .append(&self.thread, self.token, Some(expected), &texts);
         self.world.audit();
         written
     }

@@ -45,7 +45,7 @@ async fn carry_loop(tenant: &Tenant, holder: &str) -> Result<(), CallError> {
         nanos: now.nanos,
     };
     let opened = tenant.open_thread(THREAD, holder, deadline).await?;
-    let events = tenant.events(THREAD, 0, 500).await?.events;
+    let events = tenant.events(THREAD, 0, 500, None).await?.events;
     let has = |kind: &str, text: &str| {
         events
             .iter()
@@ -125,7 +125,7 @@ async fn external_loop_survives_death_at_every_commit() {
                 carry_loop(&second, "second/1").await.unwrap();
             }
             assert_eq!(audit(&*memory), Vec::<String>::new(), "{death:?}");
-            let events = second.events(THREAD, 0, 500).await.unwrap().events;
+            let events = second.events(THREAD, 0, 500, None).await.unwrap().events;
             for (kind, count) in [("tool_use", 1), ("tool_result", 1)] {
                 let found = events.iter().filter(|event| event.kind == kind).count();
                 assert_eq!(found, count, "{death:?}: {kind}");

@@ -64,8 +64,8 @@ fn a_component_that_does_not_fit_the_world_is_told_where() {
 #[tokio::test]
 async fn a_function_of_another_type_is_told_to_the_first_call() {
     let edit = (
-        "set-title: func(id: string, title: option<string>)",
-        "set-title: func(id: string, title: string)",
+        "set-title: func(thread: string, title: option<string>)",
+        "set-title: func(thread: string, title: string)",
     );
     let engine = engine_with(EngineLimits::strict());
     let other = engine

@@ -10,7 +10,7 @@ use threadkeep::wit;
 /// The answer of the program `counts`: the number of calls that its instance has had.
 async fn count(tenant: &Tenant) -> String {
     match tenant.get("x").await {
-        Err(CallError::Refused(wit::Error::Deleted(count))) => count,
+        Err(CallError::Refused(wit::Error::Deleted(count))) => count.thread,
         other => panic!("{other:?}"),
     }
 }

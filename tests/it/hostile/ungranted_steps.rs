@@ -40,7 +40,7 @@ fn rogue_component() -> Vec<u8> {
     (i32.store (local.get $at) (local.get $from))
     (i32.store (i32.add (local.get $at) (i32.const 4)) (local.get $bytes)))
   (func (export "threadkeep:threads/runner@0.1.0#start")
-      (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+      (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
     (global.set $steps (i32.const 0))
     (call $text (i32.const {at_kind}) (i32.const 16384) (i32.const 10))
     (call $text (i32.const {at_calls}) (i32.const 20480) (i32.const 1))

@@ -234,7 +234,7 @@ async fn impossible_bills_are_refused() {
 async fn usage_beyond_reason_costs_the_most_that_a_call_can() {
     let world = LedgerChat::new().await;
     let held = world.hold("a", tokens("default")).await.unwrap();
-    let bill = usage_bill(u64::MAX);
+    let bill = usage_bill(i64::MAX as u64);
     world.tenant.settle(THREAD, held, bill).await.unwrap();
     let account = world.tenant.account(THREAD).await.unwrap();
     assert_eq!((account.spent, account.held), (1_000_000_000_000_000, 0));

@@ -254,7 +254,7 @@ fn e72_resumed_request_begins_with_the_same_bytes() {
     world
         .submit("root", calls(&[("read", "{\"a\": 0.10}")]))
         .unwrap();
-    let sent = |world: &RunnerFixture| world.service.messages("root", 0, 0).unwrap().0;
+    let sent = |world: &RunnerFixture| world.service.messages("root", 0, None).unwrap().0;
     let before = sent(world);
     world.service.signal("root", "more", &turns(5)).unwrap();
     let handed = world.start("root", None).unwrap();

@@ -17,15 +17,15 @@ async fn call_with_thread_name(open: &OpenProject, entry: &str, name: &str) -> b
         "registry.get" => judge(&what, &tenant.get(name).await),
         "registry.set-title" => judge(&what, &tenant.set_title(name, None).await),
         "history.load" => judge(&what, &tenant.load(name, None).await),
-        "history.entries" => judge(&what, &tenant.entries(name, 0, 10).await),
-        "transcript.events" => judge(&what, &tenant.events(name, 0, 10).await),
-        "transcript.messages" => judge(&what, &tenant.messages(name, 0, 10).await),
-        "transcript.render" => judge(&what, &tenant.render(name, "jsonl", 0).await),
+        "history.entries" => judge(&what, &tenant.entries(name, 0, 10, None).await),
+        "transcript.events" => judge(&what, &tenant.events(name, 0, 10, None).await),
+        "transcript.messages" => judge(&what, &tenant.messages(name, 0, Some(10), None).await),
+        "transcript.render" => judge(&what, &tenant.render(name, "jsonl", None, 0, None).await),
         "runner.submit" => {
             let answer = tenant.submit(name, 1, 1, runner::Outcome::Waited, 0).await;
             judge(&what, &answer)
         }
-        "runner.progress" => judge(&what, &tenant.progress(name, 1, String::new()).await),
+        "runner.progress" => judge(&what, &tenant.progress(name, 1, None).await),
         "runner.claim" => judge(
             &what,
             &tenant.claim(name, "native-1/1", runner::Proof::Dead).await,
@@ -34,7 +34,10 @@ async fn call_with_thread_name(open: &OpenProject, entry: &str, name: &str) -> b
             let message = runner::SignalKind::Message(MESSAGE.to_owned());
             judge(&what, &tenant.signal(name, "1", message).await)
         }
-        "runner.start" => judge(&what, &tenant.start(name, None, "native-1/1", "k").await),
+        "runner.start" => judge(
+            &what,
+            &tenant.start(name, None, "native-1/1", "k", None).await,
+        ),
         other => panic!("{other}?"),
     }
 }
@@ -84,7 +87,7 @@ fn draft_with(entry: &str, name: &str) -> Option<registry::Draft> {
             ..chat
         },
         "create input" => registry::Draft {
-            inputs: serde_json::json!({name: "x"}).to_string(),
+            inputs: Some(serde_json::json!({name: "x"}).to_string()),
             ..draft(Some("x"))
         },
         _ => return None,
@@ -93,16 +96,14 @@ fn draft_with(entry: &str, name: &str) -> Option<registry::Draft> {
 
 /// A filter of a list with this name in one of its fields.
 fn filter_with(entry: &str, name: &str) -> Option<registry::Filter> {
-    let some = || Some(name.to_owned());
-    let mut filter = registry::Filter::default();
-    match entry {
-        "list parent" => filter.parent = some(),
-        "list chain" => filter.chain = some(),
-        "list directive" => filter.directive = some(),
-        "list status" => filter.status = some(),
+    let name = name.to_owned();
+    Some(match entry {
+        "list parent" => registry::Filter::Parent(name),
+        "list chain" => registry::Filter::Chain(name),
+        "list directive" => registry::Filter::Directive(name),
+        "list status" => registry::Filter::Status(name),
         _ => return None,
-    }
-    Some(filter)
+    })
 }
 
 /// Calls an entry in which the name is a value of a thread or of a call and names no thread.
@@ -118,8 +119,8 @@ async fn call_with_value(open: &OpenProject, entry: &str, name: &str) -> bool {
     }
     match entry {
         "set-title title" => judge(&what, &tenant.set_title("Twin", some()).await),
-        "render what" => judge(&what, &tenant.render("Twin", name, 0).await),
-        "start holder" => judge(&what, &tenant.start("held", None, name, "k").await),
+        "render what" => judge(&what, &tenant.render("Twin", name, None, 0, None).await),
+        "start holder" => judge(&what, &tenant.start("held", None, name, "k", None).await),
         "signal id" => {
             let message = runner::SignalKind::Message(MESSAGE.to_owned());
             judge(&what, &tenant.signal("Twin", name, message).await)

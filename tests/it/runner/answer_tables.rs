@@ -325,7 +325,7 @@ fn starts_that_are_refused_change_nothing() {
     let (world, chat, done, running) = three_threads();
     let long = "x".repeat(129);
     let start = |thread: &str, input: Option<&str>, holder: &str, key: &str| {
-        world.service.start(thread, input, holder, key)
+        world.service.start(thread, input, holder, key, None)
     };
     let (hi, proof) = (user("hi"), threadkeep_core::runner::HolderProof::None);
     all_refused([
@@ -384,7 +384,7 @@ fn other_calls_that_are_refused_change_nothing() {
         ),
         (
             "an unknown document",
-            service.render(&done, "markdwon", 0).map(drop),
+            service.render(&done, "markdwon", None, 0).map(drop),
             "invalid",
         ),
         (
@@ -410,21 +410,32 @@ fn other_calls_that_are_refused_change_nothing() {
 fn a_repeated_start_by_the_same_holder_is_the_same_start() {
     let mut world = RunnerFixture::new();
     let thread = world.create(Some("work"));
-    let first = world.service.start(&thread, None, "h/1", "k").unwrap();
-    let again = world.service.start(&thread, None, "h/1", "k").unwrap();
+    let first = world
+        .service
+        .start(&thread, None, "h/1", "k", None)
+        .unwrap();
+    let again = world
+        .service
+        .start(&thread, None, "h/1", "k", None)
+        .unwrap();
     assert_eq!(
         (first.step.version, first.step.hash),
         (again.step.version, again.step.hash)
     );
     assert_eq!(
-        code(&world.service.start(&thread, None, "h/2", "k").unwrap_err()),
+        code(
+            &world
+                .service
+                .start(&thread, None, "h/2", "k", None)
+                .unwrap_err()
+        ),
         "busy"
     );
     assert_eq!(
         code(
             &world
                 .service
-                .start(&thread, None, "h/1", "other")
+                .start(&thread, None, "h/1", "other", None)
                 .unwrap_err()
         ),
         "busy"
@@ -515,7 +526,7 @@ fn a_chat_becomes_idle_and_takes_the_next_input() {
         assert_eq!((head.status.to_string().as_str(), head.run), ("idle", n));
         world.audit();
     }
-    let (messages, _) = world.service.messages(&chat, 0, 0).unwrap();
+    let (messages, _) = world.service.messages(&chat, 0, None).unwrap();
     assert_eq!(messages.len(), 6);
 }
 

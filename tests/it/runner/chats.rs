@@ -47,7 +47,7 @@ fn a_message_to_a_suspended_chat_begins_a_new_run() {
                 let said = crate::history::message_event("user", "go on").to_string();
                 let service = &world.service;
                 service
-                    .append(&chat, None, before.version, &[said])
+                    .append(&chat, None, Some(before.version), &[said])
                     .unwrap();
             }
             world.start(&chat, input).unwrap();

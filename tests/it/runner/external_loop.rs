@@ -118,7 +118,7 @@ fn append(world: &mut RunnerFixture, thread: &str, held: bool, kinds: &[u8], aga
     let texts = events(world, thread, kinds);
     let before = world.service.load(thread).unwrap();
     let expected = before.head.value.version;
-    let written = world.service.append(thread, token, expected, &texts);
+    let written = world.service.append(thread, token, Some(expected), &texts);
     let after = world.service.load(thread).unwrap();
     let Ok(written) = written else {
         assert_eq!(after, before, "a refused append wrote");
@@ -128,7 +128,7 @@ fn append(world: &mut RunnerFixture, thread: &str, held: bool, kinds: &[u8], aga
     if again && written.version > expected {
         let repeated = world
             .service
-            .append(thread, token, expected, &texts)
+            .append(thread, token, Some(expected), &texts)
             .unwrap();
         assert_eq!(repeated, written);
         assert_eq!(

@@ -143,7 +143,7 @@ impl RunnerFixture {
         let holder = format!("h/{}", self.counts.values().sum::<u64>());
         let handed = self
             .service
-            .start(thread, message.as_deref(), &holder, &holder);
+            .start(thread, message.as_deref(), &holder, &holder, None);
         self.hold(thread, handed)
     }
 

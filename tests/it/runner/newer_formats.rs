@@ -29,7 +29,7 @@ const CALLS: [WritingCall; 11] = [
     }),
     ("append", |world, id| {
         let events = [format!(r#"{{"type":"message",{}"#, &user("x")[1..])];
-        world.service.append(id, None, 1, &events).map(drop)
+        world.service.append(id, None, Some(1), &events).map(drop)
     }),
     ("close", |world, id| {
         let token = world.held.get(id).map_or(0, |held| held.token);
@@ -48,7 +48,7 @@ const CALLS: [WritingCall; 11] = [
         world.service.settle(id, 1, CallBill::Nothing).map(drop)
     }),
     ("start", |world, id| {
-        world.service.start(id, None, "h/9", "k").map(drop)
+        world.service.start(id, None, "h/9", "k", None).map(drop)
     }),
     ("claim", |world, id| {
         world.service.claim(id, "h/9", HolderProof::Dead).map(drop)
@@ -111,7 +111,7 @@ fn records_of_a_newer_format_are_read_and_never_written() {
         let read = world.service.load(&id).unwrap();
         assert_eq!(read.thread.value.id, id);
         assert_eq!(world.service.entries(&id, 0, None, 9).unwrap().1.len(), 1);
-        world.service.render(&id, "markdown", 0).unwrap();
+        world.service.render(&id, "markdown", None, 0).unwrap();
     }
 }
 

@@ -5,7 +5,7 @@ use super::fixture::{RunnerFixture, calls, fails, raise, reply, says, usage, use
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::Mutex;
-use threadkeep_component::service::runner::ProgressVerdict;
+use threadkeep_component::service::progress::ProgressVerdict;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{

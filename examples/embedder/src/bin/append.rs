@@ -77,7 +77,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         )
         .await?;
     println!("status  {}", ended.status);
-    for message in tenant.messages(&thread, 0, at).await?.messages {
+    let sent = tenant.messages(&thread, 0, Some(at), None).await?;
+    for message in sent.messages {
         println!("{message}");
     }
     Ok(())

@@ -86,15 +86,15 @@ fn new_data() -> Result<EmbedderData, Box<dyn Error>> {
 /// Creates a thread and runs it to its end, step by step; returns its id.
 fn run(threads: &Threads, store: &mut Store<EmbedderData>) -> Result<String, Box<dyn Error>> {
     let draft = Draft {
-        inputs: r#"{"file": "notes.txt"}"#.to_owned(),
+        inputs: Some(r#"{"file": "notes.txt"}"#.to_owned()),
         ..Draft::for_directive("describe")
     };
     let registry = threads.threadkeep_threads_registry();
-    let id = registry.call_create(&mut *store, &draft)??.id;
+    let id = registry.call_create(&mut *store, &draft, "desk-1")??.id;
 
     let runner = threads.threadkeep_threads_runner();
     let holder = "desk-1/1";
-    let handle = runner.call_start(&mut *store, &id, None, holder, holder)??;
+    let handle = runner.call_start(&mut *store, &id, None, holder, holder, None)??;
     let (token, mut step) = (handle.token, handle.step);
     while step.kind != "finished" {
         println!("step    {} of version {}", step.kind, step.version);

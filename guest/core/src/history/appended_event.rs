@@ -2,7 +2,7 @@
 //! history trusts its events for ever, and sends them to providers again and again.
 
 use super::message::read_message;
-use super::{Event, ToolResultState};
+use super::{Event, NoteEvent, ToolResultState};
 use crate::error::Error;
 use crate::json::record::record;
 use crate::json::{self, FromJson, JsonError, JsonObject, JsonValue};
@@ -19,7 +19,7 @@ pub const APPEND_BYTES_MAX: usize = 512 << 10;
 pub const CALL_ID_BYTES_MAX: usize = 128;
 
 /// The types that may be appended, with the fields of each.
-const TYPES: [(&str, &[&str]); 7] = [
+const TYPES: [(&str, &[&str]); 8] = [
     ("message", &["type", "role", "content", "id", "synthetic"]),
     ("assistant_text", &["type", "text"]),
     ("thinking", &["type", "text", "raw"]),
@@ -35,7 +35,11 @@ const TYPES: [(&str, &[&str]); 7] = [
         "error",
         &["type", "kind", "code", "message", "attempt", "retry"],
     ),
+    ("note", &["type", "name", "body"]),
 ];
+
+/// Longest name of a note, in bytes.
+const NOTE_NAME_BYTES_MAX: usize = 64;
 
 /// One event to be appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +119,7 @@ fn parse_event(place: &str, text: &str) -> Result<AppendedEvent, Error> {
         }
         "tool_result" => Ok(AppendedEvent::Result(read_result(place, text, fields)?)),
         "tool_use" => read_call(place, text, fields),
+        "note" => read_note(place, text, fields),
         _ => Ok(AppendedEvent::Event(read_stored_event(
             place, text, fields,
         )?)),
@@ -140,6 +145,18 @@ fn read_call(place: &str, text: &str, mut fields: JsonObject<'_>) -> Result<Appe
         if call.id.len() > CALL_ID_BYTES_MAX {
             let problem = format!("is longer than {CALL_ID_BYTES_MAX} bytes");
             return Err(Error::invalid(format!("{place}.id"), &call.id, problem));
+        }
+    }
+    Ok(AppendedEvent::Event(event))
+}
+
+fn read_note(place: &str, text: &str, fields: JsonObject<'_>) -> Result<AppendedEvent, Error> {
+    let event = read_stored_event(place, text, fields)?;
+    if let Event::Note(NoteEvent { name, .. }) = &event {
+        let known = |b: u8| b.is_ascii_alphanumeric() || b"_.:-".contains(&b);
+        if name.is_empty() || name.len() > NOTE_NAME_BYTES_MAX || !name.bytes().all(known) {
+            let problem = "must be 1 to 64 of letters, digits, _, ., : and -";
+            return Err(Error::invalid(format!("{place}.name"), name, problem));
         }
     }
     Ok(AppendedEvent::Event(event))
@@ -231,6 +248,10 @@ mod tests {
                 r#"{"type":"thinking","text":"hm","raw":"{\"signature\":\"x\"}"}"#,
             ),
             (
+                r#"{"type":"note","name":"acme:step-1","body":[0.10,{"type":"message"}]}"#,
+                r#"{"type":"note","name":"acme:step-1","body":[0.10,{"type":"message"}]}"#,
+            ),
+            (
                 concat!(
                     r#"{"type":"error","kind":"transient","code":"http_503","message":"m","#,
                     r#""attempt":1}"#
@@ -249,7 +270,7 @@ mod tests {
     }
 
     /// Each case: an event, the wrong field, and the nearest valid name.
-    const REFUSED: [(&str, &str, Option<&str>); 26] = [
+    const REFUSED: [(&str, &str, Option<&str>); 30] = [
         ("", "", None),
         ("[]", "", None),
         (r#"{"role":"user","content":"hi"}"#, ".type", None),
@@ -297,6 +318,14 @@ mod tests {
             None,
         ),
         (r#"{"type":"assistant_text","text":7}"#, "", None),
+        (r#"{"type":"note","name":"a b","body":1}"#, ".name", None),
+        (r#"{"type":"note","name":"","body":1}"#, ".name", None),
+        (r#"{"type":"note","name":"a"}"#, "", None),
+        (
+            r#"{"type":"note","name":"a","body":1,"role":"user"}"#,
+            ".role",
+            None,
+        ),
         (
             r#"{"type":"tool_use","name":"read it","arguments":"{}"}"#,
             ".name",

@@ -4,7 +4,7 @@ use super::Event;
 use crate::error::Error;
 use crate::hash::sha256_text;
 use crate::json::{
-    self,
+    self, JsonValue,
     record::{record, words},
 };
 use crate::ledger::Usage;
@@ -73,7 +73,7 @@ pub struct Entry {
     pub commit: String,
     /// SHA-256 of the entry before; empty for the first.
     pub previous: String,
-    /// The step that it answers.
+    /// The step that it answers; of a start, the version before it and its input.
     pub answers: Option<StepAnswer>,
     /// Settlement of the hold of that step.
     pub settled: Option<SettledHold>,
@@ -81,13 +81,15 @@ pub struct Entry {
     pub admitted: Option<AdmittedAttempt>,
     /// Calls of an external loop that were not settled before it ended, and were charged.
     pub charged: Vec<SettledHold>,
+    /// JSON object of the caller: where the run that the entry begins comes from.
+    pub about: Option<JsonValue<'static>>,
     /// The events, in order.
     pub events: Vec<Event>,
 }
 
 record!(Entry {
     format, version, reason, time, run, commit, previous, answers or nothing, settled or nothing,
-    admitted or nothing, charged or nothing, events
+    admitted or nothing, charged or nothing, about or nothing, events
 });
 
 /// The step that an entry answers, and the hash of its result.

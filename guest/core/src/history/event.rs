@@ -78,6 +78,8 @@ events! {
     Raised(RaisedEvent) = "raised",
     /// The thread got a title.
     Title(TitleEvent) = "title",
+    /// An application's own event, which no model is sent.
+    Note(NoteEvent) = "note",
 }
 
 impl ToJson for Event {
@@ -410,6 +412,17 @@ pub struct TitleEvent {
 
 record!(TitleEvent { title });
 
+/// An application's own event: kept, hashed and exported, and never sent to a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoteEvent {
+    /// The application's name of its kind.
+    pub name: String,
+    /// Any JSON value.
+    pub body: JsonValue<'static>,
+}
+
+record!(NoteEvent { name, body });
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -429,6 +442,7 @@ mod tests {
                 r#""attempt":2,"retry":500}"#
             ),
             r#"{"type":"from_tomorrow","n":0.10}"#,
+            r#"{"type":"note","name":"acme.step","body":{"n":0.10,"type":"message"}}"#,
         ] {
             let event: Event = json::read(text).unwrap();
             assert_eq!(json::to_text(&event), text);

@@ -229,6 +229,7 @@ fn provider_blocks(
         | Event::UsageCorrected(_)
         | Event::Raised(_)
         | Event::Title(_)
+        | Event::Note(_)
         | Event::Other(_) => return None,
     })
 }
@@ -344,6 +345,7 @@ mod tests {
             settled: None,
             admitted: None,
             charged: Vec::new(),
+            about: None,
             events,
         }
     }

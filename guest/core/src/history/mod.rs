@@ -15,8 +15,8 @@ pub use charges::UnknownCharges;
 pub use entry::{AdmittedAttempt, CommitReason, CostSource, Entry, SettledHold, StepAnswer};
 pub use event::{
     AssistantText, CancelledEvent, ChargedEvent, ErrorEvent, Event, Message, MessageRole,
-    PartialEvent, RaisedEvent, ResultEvent, ResumedEvent, SuspendedEvent, TextBlock, ThinkingEvent,
-    TitleEvent, ToolResult, ToolResultState, ToolUse, UsageCorrected,
+    NoteEvent, PartialEvent, RaisedEvent, ResultEvent, ResumedEvent, SuspendedEvent, TextBlock,
+    ThinkingEvent, TitleEvent, ToolResult, ToolResultState, ToolUse, UsageCorrected,
 };
 pub use message::{
     MESSAGE_BYTES_MAX, ProviderRole, call_id, cut_escaped, escaped_bytes, parse_user,

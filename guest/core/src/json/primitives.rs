@@ -17,6 +17,16 @@ impl ToJson for JsonValue<'_> {
     }
 }
 
+impl FromJson for JsonValue<'static> {
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+        Ok(value.into_owned())
+    }
+
+    fn placeholder() -> Self {
+        Self::Null
+    }
+}
+
 impl ToJson for str {
     fn write(&self, out: &mut String) {
         write_text(out, self);

@@ -5,34 +5,41 @@ use super::{CommitPlan, StoreWrite};
 use crate::thread::{Head, ThreadStatus};
 use crate::{id, key};
 
-/// The call by which a driver gets a due thread going.
+/// A call by which a driver gets a due thread going.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DueCall {
+    /// The thread passes its end on to its children.
+    Sweep,
     /// A new holder begins the run, or continues a suspended one.
     Start,
     /// A new holder takes over a wait that is over, or a run whose lease has expired.
     Claim,
 }
 
-impl DueCall {
-    /// Returns the call that fits a thread that is due.
-    pub fn for_thread(head: &Head) -> Self {
-        match head.status {
-            ThreadStatus::Running | ThreadStatus::Waiting => Self::Claim,
-            ThreadStatus::Created
-            | ThreadStatus::Suspended
-            | ThreadStatus::Idle
-            | ThreadStatus::Completed
-            | ThreadStatus::Error
-            | ThreadStatus::Cancelled
-            | ThreadStatus::Killed
-            | ThreadStatus::Continued => Self::Start,
+/// Returns the calls that get a due thread going, in the order in which they are to be made.
+pub fn due_calls(head: &Head) -> Vec<DueCall> {
+    let held = head.status == ThreadStatus::Running;
+    let sweeps = head.sweep.is_some() || (head.intent.is_some() && !held);
+    let goes_on = match head.status {
+        ThreadStatus::Running | ThreadStatus::Waiting => Some(DueCall::Claim),
+        ThreadStatus::Created | ThreadStatus::Suspended | ThreadStatus::Idle => {
+            Some(DueCall::Start)
         }
-    }
+        ThreadStatus::Completed
+        | ThreadStatus::Error
+        | ThreadStatus::Cancelled
+        | ThreadStatus::Killed
+        | ThreadStatus::Continued => None,
+    };
+    let sweep = sweeps.then_some(DueCall::Sweep);
+    sweep.into_iter().chain(goes_on).collect()
+}
 
+impl DueCall {
     /// The name of the call.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Sweep => "sweep",
             Self::Start => "start",
             Self::Claim => "claim",
         }

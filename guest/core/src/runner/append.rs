@@ -24,8 +24,8 @@ use crate::thread::{InboxMessage, RoundCall, ThreadStatus, ToolRound};
 pub struct AppendRequest<'a> {
     /// Token of the lease, if the caller holds the thread.
     pub token: Option<u64>,
-    /// The version of the history that the caller saw.
-    pub expected: u64,
+    /// The version of the history that the caller saw; `None` to append at whichever it is.
+    pub expected: Option<u64>,
     /// SHA-256 of the events as the caller wrote them.
     pub digest: String,
     /// The events.
@@ -43,19 +43,20 @@ pub fn append(
     append: AppendRequest<'_>,
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
+    let head = &loaded.head.value;
+    let expected = append.expected.unwrap_or(head.version);
     let answers = StepAnswer {
-        version: append.expected,
+        version: expected,
         hash: append.digest,
     };
     if answer.and_then(|entry| entry.answers.as_ref()) == Some(&answers) {
         return Ok(CommitDecision::Repeat);
     }
-    let head = &loaded.head.value;
     check_may_append(loaded, append.token)?;
-    if append.expected != head.version {
+    if expected != head.version {
         return Err(Error::Conflict {
             field: "version",
-            expected: append.expected.to_string(),
+            expected: expected.to_string(),
             actual: head.version.to_string(),
         });
     }

@@ -8,18 +8,6 @@ use crate::settings::PinnedSettings;
 use crate::thread::{Head, ThreadStatus, UsageCounters, find_reached_cap};
 use crate::time::UnixTime;
 
-/// Longest holder and longest request name, in bytes.
-pub const NAME_BYTES_MAX: usize = 128;
-
-/// Checks the name of a holder or of a request.
-pub(super) fn check_name(field: &str, name: &str) -> Result<(), Error> {
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
-        let problem = "must be 1 to 128 bytes without control characters";
-        return Err(Error::invalid(field, name, problem));
-    }
-    Ok(())
-}
-
 /// Returns the pin of a thread that must have one by now.
 pub(super) fn require_pin<'a>(
     loaded: &LoadedThread,

@@ -10,13 +10,13 @@ use super::CommitDecision;
 use super::admission::{
     hold_money as admit_money, money_held_cause, money_refused_cause, set_lease,
 };
-use super::checks::{check_deadline, check_loop_token, check_name, refused_error};
+use super::checks::{check_deadline, check_loop_token, refused_error};
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{AdmittedAttempt, CommitReason, CostSource, Event, ResultEvent, SettledHold};
 use crate::json::{self, record::record};
-use crate::key;
 use crate::ledger::{TokenPrices, Usage};
+use crate::limits::check_tokens;
 use crate::money::{NanoUsd, check_bill};
 use crate::plan::{
     DecisionContext, LoadedThread, StoreWrite, StoredRecord, ThreadChange, WriteCondition,
@@ -24,6 +24,7 @@ use crate::plan::{
 use crate::settings::Model;
 use crate::thread::{ExternalHold, HOLDS_MAX, ReportedUsage, ThreadStatus, find_reached_cap};
 use crate::time::UnixTime;
+use crate::{id, key};
 
 /// The most that a call may come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,9 +130,15 @@ pub fn hold(
     request: &HoldRequest<'_>,
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
-    check_name("key", request.key)?;
-    if let HoldEstimate::Amount(amount) = request.estimate {
-        check_bill("estimate.amount", amount.get())?;
+    id::check_request_name("key", request.key)?;
+    match request.estimate {
+        HoldEstimate::Amount(amount) => {
+            check_bill("estimate.amount", amount.get())?;
+        }
+        HoldEstimate::Tokens { input, output, .. } => {
+            check_tokens("estimate.input", *input)?;
+            check_tokens("estimate.output", *output)?;
+        }
     }
     let digest = request.estimate.digest();
     match known {
@@ -252,6 +259,17 @@ pub fn settle(
     bill: CallBill,
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
+    if let CallBill::Usage(usage) = &bill {
+        for (field, tokens) in [
+            ("bill.usage.input", usage.input),
+            ("bill.usage.output", usage.output),
+            ("bill.usage.read", usage.read),
+            ("bill.usage.write", usage.write),
+            ("bill.usage.reasoning", usage.reasoning),
+        ] {
+            check_tokens(field, tokens)?;
+        }
+    }
     let digest = bill.digest();
     if let Some(told) = known.and_then(|(_, known)| known.value.bill.as_ref()) {
         return repeat_or_conflict(told == &digest, &digest, told);

@@ -6,7 +6,7 @@
 //! Its end gives open calls the result `interrupted`, so the history can always be sent.
 
 use super::admission::{hand_out_step, set_lease};
-use super::checks::{check_deadline, check_loop_token, check_may_start, check_name, refused_error};
+use super::checks::{check_deadline, check_loop_token, check_may_start, refused_error};
 use super::ending::{become_idle, complete_thread, fail_thread};
 use super::mail::take_mail;
 use super::open_calls::{interrupt_calls, tool_name_of};
@@ -16,6 +16,7 @@ use super::{CommitDecision, OPEN_REQUEST_NAME};
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{CommitReason, Entry, StepAnswer, escaped_bytes};
+use crate::id;
 use crate::json::{self, record::record};
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::thread::{InboxMessage, RESULT_BYTES_MAX, StatusCause, StepKind};
@@ -34,7 +35,7 @@ pub fn open(
     mail: Vec<InboxMessage>,
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
-    check_name("holder", holder)?;
+    id::check_request_name("holder", holder)?;
     check_deadline(deadline, moment)?;
     let head = &loaded.head.value;
     let mut change = ThreadChange::with_mail(loaded, mail, moment);

@@ -28,16 +28,25 @@ pub(super) fn push_inbox_message(
     let value = json::to_text(message);
     let waiting: usize = change.mail.iter().map(InboxMessage::json_bytes).sum();
     if change.head.mail_count() >= MAIL_MAX || waiting + value.len() > MAIL_BYTES_MAX {
-        return Err(Error::Busy {
-            thread: change.thread.id.clone(),
-            holder: change.head.holder.clone().unwrap_or_default(),
-            expiry: change.head.expiry.unwrap_or(change.head.updated),
-        });
+        return Err(Error::Exceeded(inbox_full_cause(
+            &change.thread.id,
+            waiting + value.len(),
+        )));
     }
     let write = inbox_write(&change.thread.chain, change.head.mail_to, value);
     change.extra.push(write);
     change.head.mail_to += 1;
     Ok(())
+}
+
+/// Returns the cause for refusing a message with which so many bytes would wait.
+fn inbox_full_cause(thread: &str, bytes: usize) -> StatusCause {
+    let message = format!(
+        "the inbox of {thread} has no room: {MAIL_MAX} messages or {MAIL_BYTES_MAX} bytes may wait \
+         until it takes its mail"
+    );
+    let (bytes, most) = (bytes as u64, MAIL_BYTES_MAX as u64);
+    StatusCause::with_bound("limit", "inbox_full", message, bytes, most)
 }
 
 /// Returns the write of a message into the inbox of a chain.

@@ -44,7 +44,7 @@ pub use external_loop::{LoopEnding, LoopFailure, close, open};
 pub use reply_blocks::{LlmCompletion, ReplyBlock};
 pub use round::{ToolOutcome, ToolState};
 pub use signal::{CapRaise, Signal, signal};
-pub use start::{StartRequest, is_start_refused, start};
+pub use start::{StartRequest, is_repeated_start, is_start_refused, parse_about, start};
 pub use step::{Step, StepCall, pending_step};
 pub use submission::{LlmFailure, StepOutcome, StepSubmission};
 pub use submit::submit;

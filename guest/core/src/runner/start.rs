@@ -3,14 +3,16 @@
 use super::CommitDecision;
 use super::admission::{AttemptNeeds, money_refused_cause, opening_message};
 use super::checks::{
-    begin_run, check_may_start, check_name, message_begins_run, require_pin, slowest_tool_millis,
+    begin_run, check_may_start, message_begins_run, require_pin, slowest_tool_millis,
 };
 use super::children::DecisionInputs;
 use super::mail::{push_inbox_message, take_mail};
 use super::outcome::{RunRecords, apply_transition};
 use super::transition::RunTransition;
 use crate::error::Error;
-use crate::history::{CommitReason, Event, Message, ResumedEvent};
+use crate::hash::sha256;
+use crate::history::{CommitReason, Entry, Event, Message, ResumedEvent, StepAnswer};
+use crate::json::{self, JsonValue};
 use crate::limits::ThreadCaps;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
@@ -26,26 +28,79 @@ pub struct StartRequest<'a> {
     pub holder: &'a str,
     /// Name of the request.
     pub key: &'a str,
+    /// JSON object: where the run comes from.
+    pub about: Option<JsonValue<'static>>,
     /// Mail that waits, and the children of an open wait.
     pub inputs: DecisionInputs,
 }
 
+/// Most bytes of what a caller says about a run.
+const ABOUT_BYTES_MAX: usize = 4 << 10;
+
+/// Parses what a caller says about a run.
+///
+/// # Errors
+/// [`Error::Invalid`] if it is too long, or is no JSON object.
+pub fn parse_about(text: &str) -> Result<JsonValue<'static>, Error> {
+    if text.len() > ABOUT_BYTES_MAX {
+        let problem = format!("is longer than {ABOUT_BYTES_MAX} bytes");
+        return Err(Error::invalid("about", "", problem));
+    }
+    match json::parse(text) {
+        Ok(about @ JsonValue::Object(_)) => Ok(about.into_owned()),
+        _ => Err(Error::invalid("about", text, "is not a JSON object")),
+    }
+}
+
+impl StartRequest<'_> {
+    /// Returns a digest of the input and its origin, by which a repeated request is known.
+    fn digest(&self) -> String {
+        sha256(&[
+            "start",
+            &json::to_text(&self.input),
+            &json::to_text(&self.about),
+        ])
+    }
+}
+
+/// Returns true if a start of this name by this holder is the one whose first step is pending.
+pub fn is_repeated_start(head: &Head, holder: &str, request: &str) -> bool {
+    head.status == ThreadStatus::Running
+        && head.holder.as_deref() == Some(holder)
+        && head.request.as_deref() == Some(request)
+}
+
+/// Refuses a repeated start whose input differs. `first` is the entry that the start before has
+/// made; earlier programs kept no digest in it.
+fn check_repeated_input(first: Option<&Entry>, digest: &str) -> Result<(), Error> {
+    match first.and_then(|entry| entry.answers.as_ref()) {
+        Some(before) if before.hash != digest => Err(Error::Conflict {
+            field: "input",
+            expected: digest.to_owned(),
+            actual: before.hash.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Begins a run, or resumes one in place. `pin` is the pin that the thread has, or a new one
-/// (`fresh`: its text and hash); a thread that can be started has one.
+/// (`fresh`: its text and hash); a thread that can be started has one. `first` is the entry of the
+/// pending step, where the start is a repeated one.
 pub fn start(
     loaded: &LoadedThread,
     pin: Option<&PinnedSettings>,
     fresh: Option<(String, String)>,
+    first: Option<&Entry>,
     request: StartRequest<'_>,
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
     for (field, name) in [("holder", request.holder), ("key", request.key)] {
-        check_name(field, name)?;
+        id::check_request_name(field, name)?;
     }
     let head = &loaded.head.value;
-    let same = head.holder.as_deref() == Some(request.holder)
-        && head.request.as_deref() == Some(request.key);
-    if head.status == ThreadStatus::Running && same {
+    let digest = request.digest();
+    if is_repeated_start(head, request.holder, request.key) {
+        check_repeated_input(first, &digest)?;
         return Ok(CommitDecision::Repeat);
     }
     let begins = (request.input.is_some() || has_deferred_mail(head)) && message_begins_run(loaded);
@@ -54,6 +109,11 @@ pub fn start(
     let DecisionInputs { mail, waiting, .. } = request.inputs;
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     let was = change.head.status;
+    change.about = request.about;
+    change.answers = Some(StepAnswer {
+        version: head.version,
+        hash: digest,
+    });
     apply_pin(&mut change, pin, fresh);
     if begins {
         begin_run(&mut change.head);

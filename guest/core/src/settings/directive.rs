@@ -114,8 +114,12 @@ impl Directive {
             .collect();
         if let Some(name) = given.keys().find(|name| !names.contains(name)) {
             let problem = match names.is_empty() {
-                true => format!("is not an input of {}: it takes none", self.name),
-                false => format!("is not an input of {}: {}", self.name, names.join(", ")),
+                true => format!("is not an input of {}, which takes none", self.name),
+                false => format!(
+                    "is not an input of {}, which takes {}",
+                    self.name,
+                    names.join(", ")
+                ),
             };
             return Err(Error::invalid_name(
                 format!("inputs.{name}"),

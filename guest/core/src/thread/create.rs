@@ -1,8 +1,8 @@
 //! Creation of a thread: insert or fail, in one commit.
 
 use super::{
-    ChainRecord, CreatorOverrides, FORMAT, Head, ThreadRecord, ThreadStatus, UsageCounters,
-    genesis_hash,
+    ChainRecord, CreationRecord, CreatorOverrides, FORMAT, Head, ThreadRecord, ThreadStatus,
+    UsageCounters, creation_key, genesis_hash,
 };
 use crate::error::Error;
 use crate::json;
@@ -25,6 +25,9 @@ pub const CAPABILITIES_MAX: usize = 256;
 /// A caller's request for a new thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThreadDraft {
+    /// Name of the request, by which a repeated one is known; `None` for a child, which its
+    /// parent's commit makes once.
+    pub key: Option<String>,
     /// The whole id; `None` to generate one.
     pub id: Option<String>,
     /// Name of a directive.
@@ -127,8 +130,17 @@ pub fn create(
         above: funds.above,
     };
     let head = new_head(&thread, now);
+    let mut writes = creation_writes(&thread, &head, &chain)?;
+    if let Some(request) = &draft.key {
+        writes.push(StoreWrite::Put {
+            collection: key::SEEN,
+            key: creation_key(request)?,
+            expect: WriteCondition::Absent,
+            value: json::to_text(&CreationRecord::new(draft, &thread.id)),
+        });
+    }
     Ok(CommitPlan {
-        writes: creation_writes(&thread, &head, &chain)?,
+        writes,
         closing: false,
         thread,
         head,

@@ -5,6 +5,7 @@ mod cap_lift;
 mod caps;
 mod chain;
 mod create;
+mod creation_key;
 mod genesis;
 mod head;
 mod inbox;
@@ -16,6 +17,7 @@ pub use caps::find_reached_cap;
 pub(crate) use caps::raise_advice;
 pub use chain::ChainRecord;
 pub use create::{ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id};
+pub use creation_key::{CreationRecord, creation_key};
 pub use genesis::genesis_hash;
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, EndIntent, ExternalHold, HEAD_BYTES_MAX, HOLDS_MAX,

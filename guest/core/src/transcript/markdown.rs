@@ -13,10 +13,11 @@
 use crate::history::{
     ChargedEvent, Entry, ErrorEvent, Event, MessageRole, ResultEvent, ToolResult, UsageCorrected,
 };
+use crate::json;
 use std::fmt::Write;
 use threadkeep_units::printable::{is_hidden_control, push_visible};
 
-/// Most characters of one tool result that the transcript shows. The history holds all of it.
+/// Most characters of one tool result or note that the transcript shows. The history holds all of it.
 const RESULT_CHARS_MAX: usize = 4_000;
 
 /// Renders the part of the transcript that an entry adds, closed by `<!-- version 12, 345 bytes
@@ -92,6 +93,12 @@ fn push_event(out: &mut String, entry: &Entry, event: &Event) {
             let title = title.title.as_deref().unwrap_or("none");
             push_note(out, &format!("title: {}", escape_inline(title)));
         }
+        Event::Note(note) => push_section(
+            out,
+            &format!("Note: {}", escape_inline(&note.name)),
+            &time,
+            &fence_beginning(&json::to_text(&note.body), "json"),
+        ),
         Event::Other(_) => push_note(out, &format!("event {}", escape_inline(event.kind()))),
     }
 }
@@ -131,19 +138,19 @@ fn correction_text(told: &UsageCorrected) -> String {
 
 fn push_tool_result(out: &mut String, time: &str, result: &ToolResult) {
     let failed = if result.failed { " (failed)" } else { "" };
-    let shown: String = result.text.chars().take(RESULT_CHARS_MAX).collect();
-    let cut = if shown.len() < result.text.len() {
+    let heading = format!("Tool result: {}{failed}", escape_inline(&result.name));
+    push_section(out, &heading, time, &fence_beginning(&result.text, ""));
+}
+
+/// Shows the beginning of a text in a fence, and says where that is not all.
+fn fence_beginning(text: &str, language: &str) -> String {
+    let shown: String = text.chars().take(RESULT_CHARS_MAX).collect();
+    let cut = if shown.len() < text.len() {
         "\n\n*cut: the whole is in the history*"
     } else {
         ""
     };
-    let heading = format!("Tool result: {}{failed}", escape_inline(&result.name));
-    push_section(
-        out,
-        &heading,
-        time,
-        &format!("{}{cut}", fence_text(&shown, "")),
-    );
+    format!("{}{cut}", fence_text(&shown, language))
 }
 
 fn push_section(out: &mut String, heading: &str, time: &str, body: &str) {
@@ -230,6 +237,7 @@ mod tests {
             settled: None,
             admitted: None,
             charged: Vec::new(),
+            about: None,
             events,
         }
     }

@@ -1,6 +1,5 @@
 //! Random requests against trees of chains and their accounts. After each request, independent
-//! books must agree with the records. A long run: `PROPTEST_CASES=50000 cargo test -p
-//! threadkeep-core --test ledger`.
+//! books must agree with the records. `cargo xtask soak` runs more of them.
 
 mod auditor;
 mod bugs;
@@ -41,6 +40,15 @@ const OUTCOMES: [&str; 16] = [
     "conflict",
 ];
 
+/// Number of random histories of a test run.
+const CASES: u32 = 640;
+
+/// Returns [`CASES`], times the factor that `cargo xtask soak` asks for.
+fn cases() -> u32 {
+    let factor = std::env::var("THREADKEEP_SOAK");
+    CASES * factor.map_or(1, |asked| asked.parse().expect("a whole number"))
+}
+
 static TOTAL: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
 /// Performs requests; returns the first problem found.
@@ -56,7 +64,7 @@ fn run_requests(world: &mut TestWorld, requests: &[RandomRequest]) -> Result<(),
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 640,
+        cases: cases(),
         max_shrink_iters: 5_000,
         ..ProptestConfig::default()
     })]

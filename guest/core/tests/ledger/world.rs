@@ -349,9 +349,10 @@ impl TestWorld {
             input: Some(Message::text(MessageRole::User, "go")),
             holder: &name,
             key: &name,
+            about: None,
             inputs: DecisionInputs::default(),
         };
-        let decided = runner::start(&loaded, Some(&pin), fresh, request, moment);
+        let decided = runner::start(&loaded, Some(&pin), fresh, None, request, moment);
         (thread, decided)
     }
 

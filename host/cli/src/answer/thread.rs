@@ -217,6 +217,10 @@ pub struct ThreadView {
     pub cost: ThreadCost,
     /// Milliseconds spent in steps.
     pub duration: u64,
+    /// Tokens of the next request to its model.
+    pub context: u64,
+    /// Tokens that its model takes; none before its first run.
+    pub window: Option<u64>,
     /// Its run.
     pub run: RunView,
     /// Length of its history.
@@ -331,6 +335,7 @@ impl ThreadView {
             ("limits", self.limits.describe()),
             ("cost", self.cost.describe()),
             ("time in steps", time_format::format_duration(self.duration)),
+            ("context", self.describe_context()),
             ("run", self.run.describe(now)),
             ("version", self.version.to_string()),
             ("created", time_format::format_relative(&self.created, now)),
@@ -340,6 +345,16 @@ impl ThreadView {
                 self.result.as_ref().map_or_else(String::new, json),
             ),
         ]
+    }
+}
+
+impl ThreadView {
+    /// Says how full the window of its model is; nothing before its first run.
+    fn describe_context(&self) -> String {
+        let context = self.context;
+        let window = self.window.filter(|_| context > 0);
+        let whole = |window| format!("{context} of {window} tokens");
+        window.map(whole).unwrap_or_default()
     }
 }
 

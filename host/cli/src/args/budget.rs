@@ -81,13 +81,19 @@ pub struct EstimateArgs {
     pub output: Option<u64>,
 }
 
+/// Reads the number of a call, which is not the key that was given to `budget hold`.
+fn parse_call(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "a call is named by the number that `budget hold` printed".to_owned())
+}
+
 /// The arguments of `budget settle`.
 #[derive(Debug, Args)]
 pub struct SettleArgs {
     /// Its id
     pub thread: String,
     /// The number that `budget hold` printed
-    #[arg(value_name = "CALL")]
+    #[arg(value_name = "CALL", value_parser = parse_call)]
     pub call: u64,
     /// The bill of the call.
     #[command(flatten)]
@@ -124,7 +130,7 @@ pub struct ReleaseArgs {
     /// Its id
     pub thread: String,
     /// The number that `budget hold` printed
-    #[arg(value_name = "CALL")]
+    #[arg(value_name = "CALL", value_parser = parse_call)]
     pub call: u64,
 }
 

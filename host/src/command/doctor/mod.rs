@@ -205,7 +205,7 @@ fn new_tenant(
 fn minimal_draft(directive: Option<&str>, inputs: String) -> Draft {
     Draft {
         directive: directive.map(str::to_owned),
-        inputs,
+        inputs: Some(inputs).filter(|text| !text.is_empty()),
         ..Draft::default()
     }
 }

@@ -230,7 +230,7 @@ async fn count_threads(
         match tenant.stats(cursor).await {
             Ok(page) => {
                 for count in page.counts {
-                    *counts.entry(count.status).or_default() += count.threads;
+                    *counts.entry(count.status).or_default() += u64::from(count.threads);
                 }
                 cursor = page.cursor;
             }

@@ -17,8 +17,11 @@ use crate::wit::{self, runner};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The `call` of a due thread that a driver takes over, and does not start.
+/// The call for a due thread that a driver takes over, and does not start.
 const CLAIM: &str = "claim";
+
+/// The call that passes the end of a thread on to its children.
+const SWEEP: &str = "sweep";
 /// The pause between two surveys of the whole tree.
 const SURVEY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -61,18 +64,18 @@ impl RunTree<'_> {
             let under = Some(self.top.to_owned());
             let page = tenant.ready(PAGE_THREADS_MAX, cursor, under).await?;
             for due in page.threads {
-                if due.sweep && !self.unfinished_sweeps.contains(&due.thread) {
+                if due.needs(SWEEP) && !self.unfinished_sweeps.contains(&due.thread) {
                     let untold = tenant.sweep_or_report(&due.thread).await?;
                     if !untold.is_empty() {
                         self.record_unfinished_sweep(&due.thread, &untold);
                     }
                     (begun, swept) = (true, true);
-                } else if stopped || due.sweep && due.holder.is_none() {
+                } else if stopped || due.needs(SWEEP) && due.holder.is_none() {
                     // Where its child cannot be read, the propagation stays with the thread.
                 } else if due.revive {
                     begun |= self.revive_thread(&due.thread);
                     reviving |= self.is_reviving(&due.thread);
-                } else if due.call == CLAIM && due.holder.is_none() {
+                } else if due.needs(CLAIM) && due.holder.is_none() {
                     waiting.push(due);
                 } else {
                     begun |= self.perform_due(due);
@@ -136,11 +139,11 @@ impl RunTree<'_> {
 
     /// Performs a thread that is due.
     fn perform_due(&mut self, due: runner::Due) -> bool {
-        let proof = match (due.call.as_str(), &due.holder) {
-            (CLAIM, Some(_)) if !self.record_sighting(&due, Instant::now()) => return false,
-            (CLAIM, Some(_)) => Some(runner::Proof::Watched(due.sighting)),
-            (CLAIM, None) => Some(runner::Proof::None),
-            _ => None,
+        let proof = match (due.needs(CLAIM), &due.holder) {
+            (true, Some(_)) if !self.record_sighting(&due, Instant::now()) => return false,
+            (true, Some(_)) => Some(runner::Proof::Watched(due.sighting)),
+            (true, None) => Some(runner::Proof::None),
+            (false, _) => None,
         };
         self.perform_thread(&due.thread, proof)
     }

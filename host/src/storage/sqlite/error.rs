@@ -89,12 +89,17 @@ fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
             "SQLite has no memory left: a row of the database file may be larger than any that is \
              written here (`threadkeep doctor` names it), or the machine is short of memory",
         ),
+        // SQLite names the path by which it was asked, which says nothing to a person.
+        ErrorCode::CannotOpen => StorageError::Unavailable {
+            message: "SQLite cannot open the database file of the store: check that this user may \
+                      read and write it and its directory (`threadkeep doctor` names their modes)"
+                .to_owned(),
+        },
         // Another connection holds the lock, or the machine is short of a resource: the same call
         // may succeed later.
         ErrorCode::DatabaseLocked
         | ErrorCode::OperationInterrupted
-        | ErrorCode::SystemIoFailure
-        | ErrorCode::CannotOpen => StorageError::Unavailable { message },
+        | ErrorCode::SystemIoFailure => StorageError::Unavailable { message },
         // Everything that this program writes meets the constraints of the schema.
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation => {
             StorageError::Corrupt { message }
@@ -152,6 +157,9 @@ mod tests {
             );
             assert_eq!(kind(&error_of_commit(&error)), at, "code {code} of COMMIT");
         }
+        let path = "unable to open database file: /proc/self/fd/3/x".to_owned();
+        let error = Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(path));
+        assert!(!error_before_commit(&error).to_string().contains("/proc"));
     }
 
     /// Symptom: a full disk was reported as "try again". Fix: the error says what to do first.

@@ -237,8 +237,8 @@ const FAULTS_MAX: u32 = 10;
 
 impl SqliteStore {
     /// The version of the format of an open store, from 1: opening brings an older file to it, and
-    /// refuses a newer one. Read no file of an open store to learn it: closing a descriptor releases
-    /// the locks of SQLite in the process.
+    /// refuses a newer one. Read no file of an open store to learn it: closing a descriptor
+    /// releases the locks of SQLite in the process.
     pub const fn format_version() -> usize {
         schema::newest_version()
     }

@@ -10,13 +10,13 @@ impl RandomForest {
         for top in &self.tops {
             let mut cursor = None;
             loop {
-                let (page, next) = self.world.service.ready(100, cursor, Some(top)).unwrap();
-                due.extend(page.into_iter().map(|due| {
+                let page = self.world.service.ready(100, cursor, Some(top)).unwrap();
+                due.extend(page.threads.into_iter().map(|due| {
                     let head = due.loaded.head.value;
                     let sweep = head.sweep.is_some() || head.intent.is_some();
                     (due.loaded.thread.value.id, head.status, sweep)
                 }));
-                cursor = next;
+                cursor = page.cursor;
                 if cursor.is_none() {
                     break;
                 }

@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .await?;
     println!("{}: {}", ended.status, ended.result.unwrap_or_default());
 
-    let page = tenant.events(&thread.id, 0, 100).await?;
+    let page = tenant.events(&thread.id, 0, 100, None).await?;
     let kinds: Vec<&str> = page
         .events
         .iter()

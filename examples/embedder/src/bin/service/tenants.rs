@@ -113,7 +113,7 @@ impl ServiceTenant {
     /// Creates a thread of a directive and runs it to its end.
     pub async fn run(&self, directive: &str, inputs: &str) -> Value {
         let draft = Draft {
-            inputs: inputs.to_owned(),
+            inputs: Some(inputs.to_owned()).filter(|text| !text.is_empty()),
             ..Draft::for_directive(directive)
         };
         match self.project.tenant().create(draft).await {

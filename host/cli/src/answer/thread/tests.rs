@@ -53,6 +53,8 @@ fn view() -> ThreadView {
         result: None,
         cost: ThreadCost::default(),
         duration: 1_240,
+        context: 310,
+        window: Some(32_000),
         run: RunView {
             number: 1,
             holder: Some("native-1/1".to_owned()),
