@@ -20,7 +20,7 @@ const refused = (tag, message) => ({ tag, val: { code: tag, message } });
 export class Thrown extends Error {}
 
 /** Parameters that are variants: the binding cannot be asked for its types. */
-const VARIANTS = new Set(['proof', 'outcome', 'what', 'estimate', 'bill']);
+const VARIANTS = new Set(['proof', 'outcome', 'what', 'estimate', 'bill', 'filter', 'expected']);
 
 const camel = name => name.replace(/-(.)/g, (_, letter) => letter.toUpperCase());
 const kebab = name => name.replace(/[A-Z]/g, letter => `-${letter.toLowerCase()}`);

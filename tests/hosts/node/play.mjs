@@ -40,20 +40,25 @@ function run(name, given, script) {
   }
 }
 
+/** Gets a thread going that `ready` has named, by the calls that it named. */
+function begin(calls, thread, holder, script) {
+  for (const name of calls) {
+    if (name === 'sweep') host.call('runner.sweep', { thread, cursor: null });
+    else if (name === 'claim') run('runner.claim', { thread, holder, proof: { none: null } }, script);
+    else run('runner.start', { thread, input: null, holder, key: holder, about: null }, script);
+  }
+}
+
 /** Performs a thread and all that it spawns, until nothing of it is left to be done. */
 function drive({ thread, input, holder, ...script }) {
-  run('runner.start', { thread, input, holder: `${holder}/0`, key: holder }, script);
+  const first = { thread, input, holder: `${holder}/0`, key: holder, about: null };
+  run('runner.start', first, script);
   for (let runs = 0; ; ) {
     const due = host.call('runner.ready', { limit: 10, cursor: null, under: thread }).ok.threads;
     if (due.length === 0) return;
     for (const entry of due) {
       runs += 1;
-      const who = { thread: entry.thread, holder: `${holder}/${runs}` };
-      if (entry.sweep) host.call('runner.sweep', { thread: entry.thread, cursor: null });
-      if (entry.call === 'start') {
-        const { thread, holder } = who;
-        run('runner.start', { thread, input: null, holder, key: holder }, script);
-      } else run('runner.claim', { ...who, proof: { none: null } }, script);
+      begin(entry.calls, entry.thread, `${holder}/${runs}`, script);
     }
   }
 }

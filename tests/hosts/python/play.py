@@ -47,7 +47,7 @@ class Player:
         """Performs a thread and all that it spawns, until nothing of it is left to be done."""
         self.replies, self.tools = list(replies), tools
         start = {"thread": thread, "input": input, "holder": f"{holder}/0", "key": holder}
-        self.run("runner.start", start)
+        self.run("runner.start", start | {"about": None})
         runs = 0
         while True:
             ready = {"limit": 10, "cursor": None, "under": thread}
@@ -56,14 +56,19 @@ class Player:
                 return
             for entry in due:
                 runs += 1
-                who = {"thread": entry["thread"], "holder": f"{holder}/{runs}"}
-                if entry["sweep"]:
-                    self.host.call("runner.sweep", {"thread": entry["thread"], "cursor": None})
-                if entry["call"] == "start":
-                    start = {"thread": who["thread"], "input": None, "holder": who["holder"]}
-                    self.run("runner.start", start | {"key": who["holder"]})
-                else:
-                    self.run("runner.claim", who | {"proof": {"none": None}})
+                self.begin(entry["calls"], entry["thread"], f"{holder}/{runs}")
+
+    def begin(self, calls, thread, holder):
+        """Gets a thread going that `ready` has named, by the calls that it named."""
+        for name in calls:
+            if name == "sweep":
+                self.host.call("runner.sweep", {"thread": thread, "cursor": None})
+            elif name == "claim":
+                claim = {"thread": thread, "holder": holder, "proof": {"none": None}}
+                self.run("runner.claim", claim)
+            else:
+                start = {"thread": thread, "input": None, "holder": holder, "key": holder}
+                self.run("runner.start", start | {"about": None})
 
     def run(self, name, arguments):
         """Begins a run and performs its steps."""

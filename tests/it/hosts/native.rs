@@ -200,11 +200,7 @@ impl NativePlayer {
                 .collect(),
             tools: drive["tools"].clone(),
         };
-        let start = |thread: &Value, input: &Value, holder: &str, key: &str| {
-            let (holder, key) = (Value::from(holder), Value::from(key));
-            json!({"thread": thread, "input": input, "holder": holder, "key": key})
-        };
-        let first = start(top, &drive["input"], &format!("{holder}/0"), holder);
+        let first = start_run(top, &drive["input"], &format!("{holder}/0"), holder);
         self.run("runner.start", &first, &mut script);
         let mut runs = 0;
         loop {
@@ -216,18 +212,23 @@ impl NativePlayer {
             }
             for entry in due {
                 runs += 1;
-                let (thread, holder) = (&entry["thread"], format!("{holder}/{runs}"));
-                if entry["sweep"] == true {
-                    self.call("runner.sweep", &json!({"thread": thread, "cursor": null}));
-                }
-                if entry["call"] == "start" {
-                    let start = start(thread, &Value::Null, &holder, &holder);
-                    self.run("runner.start", &start, &mut script);
-                } else {
-                    let claim =
-                        json!({"thread": thread, "holder": holder, "proof": {"none": null}});
-                    self.run("runner.claim", &claim, &mut script);
-                }
+                self.begin(entry, &format!("{holder}/{runs}"), &mut script);
+            }
+        }
+    }
+
+    /// Gets a thread going that `ready` has named, by the calls that it named.
+    fn begin(&mut self, entry: &Value, holder: &str, script: &mut DriveScript) {
+        let thread = &entry["thread"];
+        for name in entry["calls"].as_array().expect("names of calls") {
+            if name == "sweep" {
+                self.call("runner.sweep", &json!({"thread": thread, "cursor": null}));
+            } else if name == "claim" {
+                let claim = json!({"thread": thread, "holder": holder, "proof": {"none": null}});
+                self.run("runner.claim", &claim, script);
+            } else {
+                let start = start_run(thread, &Value::Null, holder, holder);
+                self.run("runner.start", &start, script);
             }
         }
     }
@@ -267,6 +268,11 @@ impl NativePlayer {
             }
         }
     }
+}
+
+/// Returns the arguments of `runner.start`.
+fn start_run(thread: &Value, input: &Value, holder: &str, key: &str) -> Value {
+    json!({"thread": thread, "input": input, "holder": holder, "key": key, "about": null})
 }
 
 /// Calls an export by its types; returns the case of its result and what that holds.
