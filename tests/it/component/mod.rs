@@ -2,12 +2,14 @@
 //! server.
 
 mod after_run;
+mod commit_notices;
 mod concurrent_runs;
 mod contract;
 mod dropped_runs;
 mod embedder_guarantees;
 pub(crate) mod fixture;
 mod fresh_instances;
+mod handed_off_runs;
 mod imports;
 mod limits;
 mod llmock;
@@ -15,5 +17,6 @@ pub(crate) mod project;
 mod run_queue;
 mod runs;
 mod thinking_blocks;
+mod tool_costs;
 mod unreadable_stores;
 mod unusual_text;
