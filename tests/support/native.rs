@@ -76,8 +76,9 @@ impl HostPorts for NativePorts {
         })
     }
 
-    fn read_history(
+    fn read_log(
         &self,
+        log: &str,
         partition: &str,
         start: u64,
         limit: u32,
@@ -86,7 +87,7 @@ impl HostPorts for NativePorts {
         let lines = self
             .context
             .storage
-            .read_log("history", partition, start, limit, reverse)
+            .read_log(log, partition, start, limit, reverse)
             .map_err(storage_error)?;
         Ok(lines
             .into_iter()
@@ -103,7 +104,7 @@ impl HostPorts for NativePorts {
             .map_err(storage_error)?
         {
             CommitOutcome::Committed => Ok(true),
-            CommitOutcome::Conflict(_) => Ok(false),
+            CommitOutcome::Conflict => Ok(false),
         }
     }
 
@@ -128,29 +129,34 @@ impl HostPorts for NativePorts {
         })
     }
 
-    fn library(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
-        self.context
-            .library
-            .get(kind, name)
-            .map_err(|error| match error {
-                HostLibraryError::Invalid {
-                    place,
-                    value,
-                    problem,
-                    nearest,
-                } => LibraryError::Invalid {
-                    field: place,
-                    value,
-                    problem,
-                    nearest,
-                },
-                HostLibraryError::Unavailable { message } => {
-                    LibraryError::Unavailable("library".to_owned(), message)
-                }
-                HostLibraryError::Other { code, message } => {
-                    LibraryError::Other(code.to_owned(), message)
-                }
-            })
+    fn library(&self, kind: &str, names: &[&str]) -> Result<Vec<Option<String>>, LibraryError> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let documents = self.context.library.documents(kind, &names);
+        documents.map_err(library_error)
+    }
+
+    fn library_names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
+        self.context.library.names(kind).map_err(library_error)
+    }
+}
+
+fn library_error(error: HostLibraryError) -> LibraryError {
+    match error {
+        HostLibraryError::Invalid {
+            place,
+            value,
+            problem,
+            nearest,
+        } => LibraryError::Invalid {
+            field: place,
+            value,
+            problem,
+            nearest,
+        },
+        HostLibraryError::Unavailable { message } => {
+            LibraryError::Unavailable("library".to_owned(), message)
+        }
+        HostLibraryError::Other { code, message } => LibraryError::Other(code.to_owned(), message),
     }
 }
 
@@ -168,10 +174,10 @@ fn op(write: StoreWrite) -> CommitOp {
         StoreWrite::Check {
             collection,
             key,
-            version,
+            expect,
         } => CommitOp::Check {
             key: RecordKey::new(collection, key),
-            expect: storage::RecordExpectation::Version(version),
+            expect: record_expectation(expect),
         },
         StoreWrite::Put {
             collection,
@@ -180,26 +186,40 @@ fn op(write: StoreWrite) -> CommitOp {
             value,
         } => CommitOp::Put {
             key: RecordKey::new(collection, key),
-            expect: match expect {
-                WriteCondition::Any => storage::RecordExpectation::Any,
-                WriteCondition::Absent => storage::RecordExpectation::Absent,
-                WriteCondition::Version(version) => storage::RecordExpectation::Version(version),
-            },
+            expect: record_expectation(expect),
             value,
         },
         StoreWrite::Delete { collection, key } => CommitOp::Delete {
             key: RecordKey::new(collection, key),
         },
         StoreWrite::Append {
+            log,
             partition,
             at,
             value,
         } => CommitOp::Append {
-            log: "history".to_owned(),
+            log: log.to_owned(),
             partition,
             at,
             value,
         },
+        StoreWrite::Trim {
+            log,
+            partition,
+            below,
+        } => CommitOp::Trim {
+            log: log.to_owned(),
+            partition,
+            below,
+        },
+    }
+}
+
+fn record_expectation(expect: WriteCondition) -> storage::RecordExpectation {
+    match expect {
+        WriteCondition::Any => storage::RecordExpectation::Any,
+        WriteCondition::Absent => storage::RecordExpectation::Absent,
+        WriteCondition::Version(version) => storage::RecordExpectation::Version(version),
     }
 }
 

@@ -2,6 +2,7 @@
 //! the driver.
 
 use super::registry::loaded_from_plan;
+use super::resolve::with_policy_caps;
 use super::store::{DecisionOutcome, check_cursor};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
@@ -79,9 +80,10 @@ impl<P: HostPorts> ThreadService<P> {
         let input: Option<Message> = input.map(parse_user).transpose()?;
         let about = about.map(runner::parse_about).transpose()?;
         let done = self.decide(thread, &|loaded, moment| {
+            let policy = self.policy_with_preset()?;
             let (pin, fresh) = match loaded.head.value.status {
                 ThreadStatus::Created | ThreadStatus::Idle | ThreadStatus::Suspended => {
-                    let (pin, fresh) = self.pin_for_start(loaded)?;
+                    let (pin, fresh) = self.pin_for_start(loaded, &policy)?;
                     (Some(pin), fresh)
                 }
                 _ => (None, None),
@@ -93,7 +95,7 @@ impl<P: HostPorts> ThreadService<P> {
                 about: about.clone(),
                 inputs: self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?,
             };
-            let moment = self.with_operator_caps(moment)?;
+            let moment = with_policy_caps(moment, &policy);
             let first = self.first_entry_of_start(loaded, holder, name)?;
             Ok(runner::start(
                 loaded,
@@ -117,7 +119,7 @@ impl<P: HostPorts> ThreadService<P> {
         let head = &loaded.head.value;
         match &head.step {
             Some(step) if runner::is_repeated_start(head, holder, name) => {
-                self.entry(&loaded.key(), step.version)
+                self.entry(loaded, step.version)
             }
             _ => Ok(None),
         }
@@ -168,7 +170,7 @@ impl<P: HostPorts> ThreadService<P> {
                 .as_ref()
                 .is_some_and(|step| step.version == submission.version);
             let answer = match !pending && submission.version < head.version {
-                true => self.entry(&loaded.key(), submission.version + 1)?,
+                true => self.entry(loaded, submission.version + 1)?,
                 false => None,
             };
             let moment = self.with_operator_caps(moment)?;
@@ -310,7 +312,7 @@ impl<P: HostPorts> ThreadService<P> {
         if let Some(ceiling) = known {
             return Ok(*ceiling);
         }
-        let ceiling = self.policy_with_preset(None)?.limits;
+        let ceiling = self.policy()?.limits;
         *known = Some(ceiling);
         Ok(ceiling)
     }
@@ -433,7 +435,8 @@ impl<P: HostPorts> ThreadService<P> {
             }
             .into());
         }
-        if until - have > ENTRIES_CARRIED_MAX {
+        let base = loaded.thread.value.base_length();
+        if have < base || until - have > ENTRIES_CARRIED_MAX {
             return Ok((until, Vec::new()));
         }
         let mut texts = Vec::new();
@@ -441,9 +444,7 @@ impl<P: HostPorts> ThreadService<P> {
         let read_to = if own.is_some() { until - 1 } else { until };
         if read_to > have {
             let count = (read_to - have) as u32;
-            let lines = self
-                .ports
-                .read_history(&loaded.key(), have + 1, count, false)?;
+            let lines = self.own_entries(loaded, have + 1, count)?;
             if lines.len() < count as usize {
                 // The page was full before all entries were read. The driver reads them in pages.
                 return Ok((until, Vec::new()));

@@ -61,9 +61,9 @@ pub struct Head {
     /// True if the conversation that a provider would be sent ends with something to answer: a
     /// user's message, or tool results.
     pub asked: bool,
-    /// Length of the history.
+    /// The newest version of the thread; that of its base while it has no entry of its own.
     pub version: u64,
-    /// SHA-256 of the newest entry.
+    /// SHA-256 of the newest own entry; without one, [`super::genesis_hash`].
     pub hash: String,
     /// A cancel or kill that has not taken effect yet.
     pub intent: Option<EndIntent>,
@@ -278,7 +278,8 @@ pub const CHARGED_MAX: usize = 8;
 pub struct ChargedAttempt {
     /// The version that admitted it.
     pub version: u64,
-    /// Amount that was charged, with the prices of the attempt.
+    /// Amount that was charged, with the prices of the attempt and the tokens that it was admitted
+    /// with, to which its real usage is cut.
     pub hold: Hold,
     /// Run to which the attempt was counted.
     pub run: u64,
@@ -402,9 +403,8 @@ mod tests {
     fn largest_charge() -> ChargedAttempt {
         ChargedAttempt {
             version: u64::MAX,
-            // What was charged has no basis any more.
             hold: Hold {
-                basis: None,
+                basis: largest_hold().basis.map(ChargeBasis::keep_tokens),
                 ..largest_hold()
             },
             run: u64::MAX,
