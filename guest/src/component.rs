@@ -57,14 +57,14 @@ impl HostPorts for ImportedHost {
         })
     }
 
-    fn read_history(
+    fn read_log(
         &self,
+        log: &str,
         partition: &str,
         start: u64,
         limit: u32,
         reverse: bool,
     ) -> Result<Vec<(u64, String)>, StorageError> {
-        let log = threadkeep_core::key::HISTORY;
         let lines = storage::read_log(log, partition, start, limit, reverse)
             .map_err(convert::storage_error)?;
         Ok(lines
@@ -226,7 +226,7 @@ impl exported::history::Guest for ThreadsComponent {
     ) -> Result<exported::history::Written, types::Error> {
         call_for(&thread, |service| {
             let events = convert::change_events(change)?;
-            service.append(&thread, token, convert::expected(expected), &events)
+            service.append(&thread, token, convert::expected_version(expected), &events)
         })
         .map(|written| convert::append_to_wit(&written))
     }

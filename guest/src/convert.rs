@@ -16,8 +16,8 @@ pub use ledger::{account, admission, bill, branches, charges, estimate};
 
 pub use errors::{error, not_built_error};
 pub use history::{
-    append_to_wit, change_events, cursor, entry, events, expected, opened_to_wit, page_start,
-    piece, snapshot,
+    append_to_wit, change_events, cursor, entry, events, expected_version, opened_to_wit,
+    page_start, piece, snapshot,
 };
 pub use imports::{item, key, library_error, op, storage_error};
 pub use registry::{draft, filter, row_page};

@@ -79,9 +79,10 @@ pub trait HostPorts {
         limit: u32,
         reverse: bool,
     ) -> Result<ScanPage, StorageError>;
-    /// `storage.read-log` of `history`: (position, text).
-    fn read_history(
+    /// `storage.read-log`: (position, text).
+    fn read_log(
         &self,
+        log: &str,
         partition: &str,
         start: u64,
         limit: u32,

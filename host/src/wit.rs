@@ -103,7 +103,7 @@ impl From<Unreadable> for Damage {
     }
 }
 
-/// What a page says of a thread that a call refused as damaged.
+/// The damage that a call refused with, as a page names it.
 impl From<Damage> for Failure {
     fn from(damage: Damage) -> Self {
         Self {

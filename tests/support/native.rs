@@ -76,8 +76,9 @@ impl HostPorts for NativePorts {
         })
     }
 
-    fn read_history(
+    fn read_log(
         &self,
+        log: &str,
         partition: &str,
         start: u64,
         limit: u32,
@@ -86,7 +87,7 @@ impl HostPorts for NativePorts {
         let lines = self
             .context
             .storage
-            .read_log("history", partition, start, limit, reverse)
+            .read_log(log, partition, start, limit, reverse)
             .map_err(storage_error)?;
         Ok(lines
             .into_iter()
@@ -173,10 +174,10 @@ fn op(write: StoreWrite) -> CommitOp {
         StoreWrite::Check {
             collection,
             key,
-            version,
+            expect,
         } => CommitOp::Check {
             key: RecordKey::new(collection, key),
-            expect: storage::RecordExpectation::Version(version),
+            expect: record_expectation(expect),
         },
         StoreWrite::Put {
             collection,
@@ -185,26 +186,40 @@ fn op(write: StoreWrite) -> CommitOp {
             value,
         } => CommitOp::Put {
             key: RecordKey::new(collection, key),
-            expect: match expect {
-                WriteCondition::Any => storage::RecordExpectation::Any,
-                WriteCondition::Absent => storage::RecordExpectation::Absent,
-                WriteCondition::Version(version) => storage::RecordExpectation::Version(version),
-            },
+            expect: record_expectation(expect),
             value,
         },
         StoreWrite::Delete { collection, key } => CommitOp::Delete {
             key: RecordKey::new(collection, key),
         },
         StoreWrite::Append {
+            log,
             partition,
             at,
             value,
         } => CommitOp::Append {
-            log: "history".to_owned(),
+            log: log.to_owned(),
             partition,
             at,
             value,
         },
+        StoreWrite::Trim {
+            log,
+            partition,
+            below,
+        } => CommitOp::Trim {
+            log: log.to_owned(),
+            partition,
+            below,
+        },
+    }
+}
+
+fn record_expectation(expect: WriteCondition) -> storage::RecordExpectation {
+    match expect {
+        WriteCondition::Any => storage::RecordExpectation::Any,
+        WriteCondition::Absent => storage::RecordExpectation::Absent,
+        WriteCondition::Version(version) => storage::RecordExpectation::Version(version),
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::abi::{AbiVariant, WasmType};
-use wit_parser::{Resolve, SizeAlign, SourceMap, TypeDefKind, WorldId, WorldItem};
+use wit_parser::{Function, Resolve, SizeAlign, SourceMap, TypeDefKind, WorldId, WorldItem};
 
 /// Replacements in the text of module and contract: they make a component of another contract.
 pub type TextEdits<'a> = &'a [(&'a str, &'a str)];
@@ -69,6 +69,29 @@ pub fn field_offset(record: &str, field: &str) -> usize {
     offsets[place].0.size_wasm32()
 }
 
+/// Returns parameters and result of an export in the text format, such as `(param i32 i32) (result
+/// i32)`.
+///
+/// # Panics
+/// If the world has no such export.
+pub fn export_signature(name: &str) -> String {
+    let (resolve, world) = parse_contract(&[]);
+    let found = resolve.worlds[world]
+        .exports
+        .iter()
+        .find_map(|(key, item)| {
+            let WorldItem::Interface { id, .. } = item else {
+                return None;
+            };
+            let function = name.strip_prefix(&resolve.name_world_key(key))?;
+            resolve.interfaces[*id]
+                .functions
+                .get(function.strip_prefix('#')?)
+        });
+    let function = found.unwrap_or_else(|| panic!("there is no export {name}"));
+    signature_text(&resolve, function)
+}
+
 /// Parses `wit/`, edited.
 fn parse_contract(edits: TextEdits<'_>) -> (Resolve, WorldId) {
     let mut sources = SourceMap::default();
@@ -104,15 +127,8 @@ fn add_exports(text: &mut String, resolve: &Resolve, world: WorldId) {
             if text.contains(&name) {
                 continue;
             }
-            let signature = resolve.wasm_signature(AbiVariant::GuestExport, function);
-            let (params, results) = (
-                type_names(&signature.params),
-                type_names(&signature.results),
-            );
-            let _ = writeln!(
-                text,
-                "(func (export {name:?}) (param {params}) (result {results}) (unreachable))"
-            );
+            let signature = signature_text(resolve, function);
+            let _ = writeln!(text, "(func (export {name:?}) {signature} (unreachable))");
         }
     }
     if !text.contains("cabi_realloc") {
@@ -122,6 +138,15 @@ fn add_exports(text: &mut String, resolve: &Resolve, world: WorldId) {
         );
     }
     text.push(')');
+}
+
+fn signature_text(resolve: &Resolve, function: &Function) -> String {
+    let signature = resolve.wasm_signature(AbiVariant::GuestExport, function);
+    let (params, results) = (
+        type_names(&signature.params),
+        type_names(&signature.results),
+    );
+    format!("(param {params}) (result {results})")
 }
 
 fn type_names(types: &[WasmType]) -> String {

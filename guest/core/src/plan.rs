@@ -1,24 +1,29 @@
 //! Plans: the writes of a decision, all of them or none; and the change of a thread from which a
 //! plan is made.
 //!
-//! Invariants: every plan about a thread replaces its head at the store version that was read; an
-//! entry is appended at the history's length plus one; index and due entries follow the records in
-//! the same plan.
+//! Invariants: every plan about a thread replaces its head at the store version that was read, or
+//! creates it where it was absent; an entry is appended at the history's length plus one; index and
+//! due entries follow the records in the same plan; a plan names a key once.
 
+mod joined_plan;
 mod money;
 mod other_threads;
 mod related_thread;
+mod writes;
 
+pub use joined_plan::{COMMIT_BYTES_MAX, COMMIT_OPS_MAX, PlanJoinError};
 pub use money::ChainFunds;
 pub use other_threads::{DueCall, due_calls, is_revival};
 pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
+pub use writes::{StoreWrite, WriteCondition, due_write, index_write};
+use writes::{due_key, index_delete, push_replacement};
 
 use crate::error::{self, Error};
 use crate::history::{
     AdmittedAttempt, CommitReason, Entry, Event, RaisedEvent, SettledHold, StepAnswer,
     provider_messages_of,
 };
-use crate::json::{self, JsonValue, ObjectWriter, ToJson};
+use crate::json::JsonValue;
 use crate::key;
 use crate::ledger::{Account, ChargeBasis, LedgerRefusal, TOKENS_PER_SECOND, UnknownBill};
 use crate::limits::ThreadCaps;
@@ -33,10 +38,17 @@ pub const ENTRY_BYTES_MAX: usize = 1_000_000;
 /// A record as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord<T> {
-    /// The store's version of it: the guard.
+    /// The store's version of it: the guard; 0 where there is none yet, and a plan creates it.
     pub version: u64,
     /// Content of the record.
     pub value: T,
+}
+
+impl<T> StoredRecord<T> {
+    /// A record that is to be created.
+    pub const fn absent(value: T) -> Self {
+        Self { version: 0, value }
+    }
 }
 
 /// The three records that decide about a thread, read as one snapshot.
@@ -108,59 +120,21 @@ impl LoadedThread {
     }
 }
 
-/// Condition on a record before it is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteCondition {
-    /// No condition: the record may exist or not.
-    Any,
-    /// The record must not exist.
-    Absent,
-    /// The record must be at this store version.
-    Version(u64),
-}
-
-/// One write of a commit.
+/// The entry by which it can be found out if a commit was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreWrite {
-    /// Requires the record to be at this version, and writes nothing.
-    Check {
-        /// Its collection.
-        collection: &'static str,
-        /// Its key.
-        key: String,
-        /// The store version that it must have.
-        version: u64,
-    },
-    /// Replaces or creates a record.
-    Put {
-        /// Its collection.
-        collection: &'static str,
-        /// Its key.
-        key: String,
-        /// Condition on the record before.
-        expect: WriteCondition,
-        /// Its text.
-        value: String,
-    },
-    /// Removes a record.
-    Delete {
-        /// Its collection.
-        collection: &'static str,
-        /// Its key.
-        key: String,
-    },
-    /// Appends an entry to a history.
-    Append {
-        /// Key of the thread.
-        partition: String,
-        /// Its version.
-        at: u64,
-        /// Its text.
-        value: String,
-    },
+pub struct LoggedCommit {
+    /// The kind of the log.
+    pub log: &'static str,
+    /// Name of the log of that kind.
+    pub partition: String,
+    /// Position of the entry.
+    pub position: u64,
+    /// Name of the commit, which the entry holds.
+    pub commit: String,
 }
 
-/// The writes of a commit, all or nothing, and the thread's records afterwards.
+/// The writes of a commit, all or nothing, and the records afterwards of the thread that it is
+/// about: of several, the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitPlan {
     /// The writes, in order.
@@ -175,8 +149,19 @@ pub struct CommitPlan {
     pub chain: ChainRecord,
     /// The chains above it afterwards, as [`LoadedThread::above`].
     pub above: Vec<ChainRecord>,
-    /// The entry that it appends, if it appends one.
+    /// The entry that it appends to the history of that thread, if it appends one.
     pub entry: Option<Entry>,
+    /// The place of an entry that it appends, if it appends one: it is looked for after an unknown
+    /// outcome.
+    pub logged: Option<LoggedCommit>,
+}
+
+/// The entry that a change appends, its place, and its write.
+#[derive(Debug)]
+struct PlannedEntry {
+    entry: Entry,
+    logged: LoggedCommit,
+    append: StoreWrite,
 }
 
 /// Inputs that every decision shares: its time, the name of its commit, and the operator's
@@ -230,6 +215,8 @@ pub struct ThreadChange<'a> {
     /// Where the run that the change begins comes from.
     pub about: Option<JsonValue<'static>>,
     related_heads: Vec<related_thread::ChangedHead>,
+    /// Plan of the threads that are created in the same commit.
+    created: Option<CommitPlan>,
     /// Writes beyond the records of the thread.
     pub extra: Vec<StoreWrite>,
     /// True if the change only records the truth about something that has already happened.
@@ -264,6 +251,7 @@ impl<'a> ThreadChange<'a> {
             charges: Vec::new(),
             about: None,
             related_heads: Vec::new(),
+            created: None,
             extra: Vec::new(),
             closing: false,
             counted: false,
@@ -286,6 +274,28 @@ impl<'a> ThreadChange<'a> {
     /// The thread as it was loaded.
     pub fn loaded_thread(&self) -> &'a LoadedThread {
         self.loaded
+    }
+
+    /// Returns true if the commit creates a thread of this id already.
+    pub fn creates_thread(&self, id: &str) -> bool {
+        let mut created = self.created.iter();
+        created.any(|plan| plan.writes_record(key::THREAD, &id::key(id)))
+    }
+
+    /// Adds the plan of a thread that is created in the same commit.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if the commit creates one of this id already, and those of
+    /// [`CommitPlan::join`].
+    pub fn add_created(&mut self, created: CommitPlan) -> Result<(), Error> {
+        if self.creates_thread(&created.thread.id) {
+            return Err(Error::Exists(created.thread.id));
+        }
+        self.created = Some(match self.created.take() {
+            Some(earlier) => earlier.join(created)?,
+            None => created,
+        });
+        Ok(())
     }
 
     /// The time of the decision.
@@ -381,16 +391,37 @@ impl<'a> ThreadChange<'a> {
             );
             return Err(Error::invalid("entry", "", problem));
         }
+        let position = self.thread.position(entry.version);
+        let position = position.ok_or_else(|| self.below_base_error())?;
         self.head.version = entry.version;
         self.head.hash = Entry::hash_of(&text);
-        let mut plan = self.build_head_plan();
-        plan.writes.push(StoreWrite::Append {
-            partition: plan_thread_key(&plan),
-            at: entry.version,
+        let logged = LoggedCommit {
+            log: key::HISTORY,
+            partition: self.loaded.key(),
+            position,
+            commit: entry.commit.clone(),
+        };
+        let append = StoreWrite::Append {
+            log: logged.log,
+            partition: logged.partition.clone(),
+            at: position,
             value: text,
-        });
-        plan.entry = Some(entry);
-        Ok(plan)
+        };
+        self.build_plan(Some(PlannedEntry {
+            entry,
+            logged,
+            append,
+        }))
+    }
+
+    /// The head is behind the base of its thread.
+    fn below_base_error(&self) -> Error {
+        Error::Corrupt(format!(
+            "the head of {} is at version {}, and its base reaches to {}",
+            self.thread.id,
+            self.loaded.head.value.version,
+            self.thread.base_length()
+        ))
     }
 
     /// Adds an event for caps that were lifted since the last entry, by this commit or while the
@@ -407,10 +438,10 @@ impl<'a> ThreadChange<'a> {
     /// a commit that another caller makes to a thread that is held.
     pub fn into_head_plan(self) -> Result<CommitPlan, Error> {
         self.check_consistent()?;
-        Ok(self.build_head_plan())
+        self.build_plan(None)
     }
 
-    fn build_head_plan(mut self) -> CommitPlan {
+    fn build_plan(mut self, appended: Option<PlannedEntry>) -> Result<CommitPlan, Error> {
         self.head.updated = self.moment.now;
         if self.head.sweep.is_some() {
             self.head.due = Some(0);
@@ -420,17 +451,55 @@ impl<'a> ThreadChange<'a> {
         self.write_related_heads(&mut writes);
         self.write_due(&mut writes);
         self.write_indexes(&mut writes);
+        self.write_own_records(&mut writes);
+        writes.append(&mut self.extra);
+        let (entry, logged) = match appended {
+            Some(appended) => {
+                writes.push(appended.append);
+                (Some(appended.entry), Some(appended.logged))
+            }
+            None => (None, None),
+        };
+        let Self {
+            thread,
+            head,
+            chain,
+            above,
+            closing,
+            created,
+            ..
+        } = self;
+        let plan = CommitPlan {
+            writes,
+            closing,
+            thread,
+            head,
+            chain,
+            above,
+            entry,
+            logged,
+        };
+        match created {
+            Some(created) => Ok(created.join(plan)?),
+            None => Ok(plan),
+        }
+    }
+
+    /// Adds the writes of the thread's head, and of its chains and its record where they changed or
+    /// are created.
+    fn write_own_records(&self, writes: &mut Vec<StoreWrite>) {
         let key = self.loaded.key();
         push_replacement(
-            &mut writes,
+            writes,
             key::HEAD,
             &key,
             self.loaded.head.version,
             &self.head,
         );
-        if self.chain != self.loaded.chain.value {
+        let absent = |version: u64| version == 0;
+        if self.chain != self.loaded.chain.value || absent(self.loaded.chain.version) {
             push_replacement(
-                &mut writes,
+                writes,
                 key::CHAIN,
                 &self.loaded.chain_key(),
                 self.loaded.chain.version,
@@ -440,41 +509,17 @@ impl<'a> ThreadChange<'a> {
         let above = self.loaded.above.iter().zip(&self.above);
         for ((stored, above), root) in above.zip(&self.chain.above) {
             if *above != stored.value {
-                push_replacement(
-                    &mut writes,
-                    key::CHAIN,
-                    &id::key(root),
-                    stored.version,
-                    above,
-                );
+                push_replacement(writes, key::CHAIN, &id::key(root), stored.version, above);
             }
         }
-        if self.thread != self.loaded.thread.value {
+        if self.thread != self.loaded.thread.value || absent(self.loaded.thread.version) {
             push_replacement(
-                &mut writes,
+                writes,
                 key::THREAD,
                 &key,
                 self.loaded.thread.version,
                 &self.thread,
             );
-        }
-        writes.append(&mut self.extra);
-        let Self {
-            thread,
-            head,
-            chain,
-            above,
-            closing,
-            ..
-        } = self;
-        CommitPlan {
-            writes,
-            closing,
-            thread,
-            head,
-            chain,
-            above,
-            entry: None,
         }
     }
 
@@ -533,61 +578,5 @@ impl<'a> ThreadChange<'a> {
             writes.push(index_write(key::RECENCY, "", now, &key));
             self.head.recency = now;
         }
-    }
-}
-
-fn plan_thread_key(plan: &CommitPlan) -> String {
-    id::key(&plan.thread.id)
-}
-
-fn push_replacement(
-    writes: &mut Vec<StoreWrite>,
-    collection: &'static str,
-    key: &str,
-    version: u64,
-    value: &impl ToJson,
-) {
-    let value = json::to_text(value);
-    writes.push(StoreWrite::Put {
-        collection,
-        key: key.to_owned(),
-        expect: WriteCondition::Version(version),
-        value,
-    });
-}
-
-/// Returns the write of an index entry.
-pub fn index_write(name: &str, value: &str, millis: u64, thread: &str) -> StoreWrite {
-    let key = key::index_key(name, value, millis, thread);
-    StoreWrite::Put {
-        collection: key::INDEX,
-        key,
-        expect: WriteCondition::Any,
-        value: String::new(),
-    }
-}
-
-fn index_delete(name: &str, value: &str, millis: u64, thread: &str) -> StoreWrite {
-    StoreWrite::Delete {
-        collection: key::INDEX,
-        key: key::index_key(name, value, millis, thread),
-    }
-}
-
-fn due_key(millis: u64, thread: &str) -> String {
-    key::join(&[&key::encode_number(millis), thread])
-}
-
-/// Returns the write of a due entry at a time in milliseconds.
-pub fn due_write(millis: u64, thread: &str, chain: &str) -> StoreWrite {
-    let mut value = String::new();
-    ObjectWriter::new(&mut value)
-        .add("root", &id::key(chain))
-        .finish();
-    StoreWrite::Put {
-        collection: key::DUE,
-        key: due_key(millis, thread),
-        expect: WriteCondition::Any,
-        value,
     }
 }

@@ -10,7 +10,9 @@ use threadkeep_core::runner::{
     Attempt, LlmCompletion, LlmFailure, ReplyBlock, StepOutcome, ToolOutcome, ToolState,
 };
 use threadkeep_core::settings::PinnedSettings;
-use threadkeep_core::thread::{ChainRecord, ChargedAttempt, ExternalHold, Head, ThreadRecord};
+use threadkeep_core::thread::{
+    ChainRecord, ChargedAttempt, CreationRecord, ExternalHold, Head, ThreadRecord,
+};
 use threadkeep_core::transcript::{jsonl, manifest, state_json, thread_json};
 
 /// A function that reads a text and writes it again.
@@ -23,7 +25,7 @@ macro_rules! rewrite {
 /// Reads a text and writes it again.
 type RewriteFn = fn(&str) -> String;
 
-const RECORDS: [(RewriteFn, &str); 13] = [
+const RECORDS: [(RewriteFn, &str); 16] = [
     (
         rewrite!(ThreadRecord),
         concat!(
@@ -137,6 +139,14 @@ const RECORDS: [(RewriteFn, &str); 13] = [
         ),
     ),
     (
+        rewrite!(Entry),
+        concat!(
+            r#"{"format":1,"version":8,"reason":"user-message","time":{"seconds":0,"nanos":0},"#,
+            r#""run":2,"commit":"","previous":"","answers":{"version":7,"hash":"aa"},"#,
+            r#""about":{"origin":"acme","parent":{"run":3.0}},"events":[]}"#
+        ),
+    ),
+    (
         rewrite!(ExternalHold),
         concat!(
             r#"{"version":7,"key":"turn-1","model":"m","amount":5,"prices":{"input":1,"#,
@@ -154,6 +164,25 @@ const RECORDS: [(RewriteFn, &str); 13] = [
             r#""write":4}},"run":2,"tokens":9,"late":{"spend":4,"usage":{"input":1,"output":2,"#,
             r#""read":3,"write":4,"reasoning":0},"recorded":true}}"#
         ),
+    ),
+    (
+        rewrite!(ThreadRecord),
+        concat!(
+            r#"{"format":1,"id":"link","directive":null,"parent":null,"chain":"root","#,
+            r#""previous":"root","next":null,"base":{"length":7,"parts":[{"thread":"link","#,
+            r#""from":8,"to":8,"hash":""},{"thread":"root","from":3,"to":7,"hash":"aa"}]},"#,
+            r#""agent":null,"task":null,"title":null,"#,
+            r#""model":"default","limits":{"turns":null,"tokens":null,"spend":null,"#,
+            r#""spawns":null,"depth":null,"duration":null},"capabilities":[],"#,
+            r#""overrides":{"model":null,"limits":{"turns":null,"tokens":null,"spend":null,"#,
+            r#""spawns":null,"depth":null,"duration":null},"capabilities":[]},"inputs":"{}","#,
+            r#""pin":null,"outcome":null,"result":null,"created":{"seconds":1771322456,"#,
+            r#""nanos":0}}"#
+        ),
+    ),
+    (
+        rewrite!(CreationRecord),
+        r#"{"draft":"00ff","thread":"Research-1"}"#,
     ),
 ];
 
@@ -210,10 +239,14 @@ const EVENTS: [&str; 21] = [
 ];
 
 /// Events that were added later.
-const EVENTS_LATER: [&str; 1] = [concat!(
-    r#"{"type":"usage_corrected","version":7,"charged":5,"spend":4,"usage":{"input":1,"#,
-    r#""output":2,"read":3,"write":4,"reasoning":0}}"#
-)];
+const EVENTS_LATER: [&str; 3] = [
+    concat!(
+        r#"{"type":"usage_corrected","version":7,"charged":5,"spend":4,"usage":{"input":1,"#,
+        r#""output":2,"read":3,"write":4,"reasoning":0}}"#
+    ),
+    r#"{"type":"note","name":"acme.step","body":{"n":0.10,"list":[-0,1e+400,null]}}"#,
+    r#"{"type":"note","name":"acme.step","body":null}"#,
+];
 
 #[test]
 fn records_and_entries_keep_their_bytes() {

@@ -42,7 +42,7 @@ pub fn change_events(change: exported::history::ChangeSet) -> Result<Vec<String>
 }
 
 /// Returns the version that an append is to follow; `None` for any.
-pub fn expected(expected: exported::history::Expected) -> Option<u64> {
+pub fn expected_version(expected: exported::history::Expected) -> Option<u64> {
     match expected {
         exported::history::Expected::Exact(version) => Some(version),
         exported::history::Expected::Any => None,

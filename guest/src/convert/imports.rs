@@ -33,10 +33,10 @@ pub fn op(write: StoreWrite) -> storage::Op {
         StoreWrite::Check {
             collection,
             key: name,
-            version,
+            expect,
         } => storage::Op::Check(storage::CheckOp {
             key: key(collection, &name),
-            expect: storage::Expectation::Version(version),
+            expect: expectation(expect),
         }),
         StoreWrite::Put {
             collection,
@@ -53,18 +53,25 @@ pub fn op(write: StoreWrite) -> storage::Op {
             key: name,
         } => storage::Op::Delete(key(collection, &name)),
         StoreWrite::Append {
+            log,
             partition,
             at,
             value,
-        } => {
-            let log = threadkeep_core::key::HISTORY.to_owned();
-            storage::Op::Append(storage::AppendOp {
-                log,
-                partition,
-                at,
-                value,
-            })
-        }
+        } => storage::Op::Append(storage::AppendOp {
+            log: log.to_owned(),
+            partition,
+            at,
+            value,
+        }),
+        StoreWrite::Trim {
+            log,
+            partition,
+            below,
+        } => storage::Op::Trim(storage::TrimOp {
+            log: log.to_owned(),
+            partition,
+            below,
+        }),
     }
 }
 

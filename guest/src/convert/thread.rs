@@ -5,7 +5,9 @@ use threadkeep_core::json::ObjectWriter;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::LoadedThread;
-use threadkeep_core::thread::{CauseDetail, StatusCause, ThreadStatus, UsageCounters, raise_floor};
+use threadkeep_core::thread::{
+    CauseDetail, HistoryBase, StatusCause, ThreadStatus, UsageCounters, raise_floor,
+};
 
 /// A count as the contract tells it. Records of earlier programs may have larger caps.
 pub(super) fn count(number: u64) -> u32 {
@@ -95,6 +97,19 @@ pub(super) fn cost(used: &UsageCounters) -> types::Cost {
     }
 }
 
+fn base(base: &HistoryBase) -> types::Base {
+    let parts = base.parts.iter().map(|part| types::Part {
+        thread: part.thread.clone(),
+        first: part.from,
+        last: part.to,
+        hash: part.hash.clone(),
+    });
+    types::Base {
+        length: base.length,
+        parts: parts.collect(),
+    }
+}
+
 /// The open set of a thread's further fields.
 fn more(loaded: &LoadedThread) -> String {
     let mut text = String::new();
@@ -137,7 +152,7 @@ pub fn thread(loaded: &LoadedThread, window: Option<u64>) -> types::Thread {
         },
         version: head.version,
         hash: head.hash.clone(),
-        base: None,
+        base: record.base.as_ref().map(base),
         context: head.context,
         window,
         created: instant(record.created),

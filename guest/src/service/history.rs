@@ -1,6 +1,6 @@
 //! Histories: read in pages as they are stored, and written by external loops.
 
-use super::store::DecisionOutcome;
+use super::store::{DecisionOutcome, find_thread_record};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
@@ -8,8 +8,9 @@ use threadkeep_core::hash::sha256;
 use threadkeep_core::history::{CommitReason, Entry, Event, Message, MessageRole, parse_events};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{self, AppendRequest, LoopEnding};
-use threadkeep_core::thread::{CHARGED_MAX, ThreadStatus};
+use threadkeep_core::thread::{CHARGED_MAX, HistoryPath, PathRange, ThreadRecord, ThreadStatus};
 use threadkeep_core::time::UnixTime;
+use threadkeep_core::{id, key};
 
 /// Most entries of one page.
 pub const PAGE_ENTRIES_MAX: u32 = 500;
@@ -38,8 +39,8 @@ pub struct AppendOutcome {
 pub type EntryPage = (LoadedThread, Vec<StoredEntry>, Option<u64>);
 
 impl<P: HostPorts> ThreadService<P> {
-    /// Reads entries after `after`, up to `until` (the newest if it is `None`). The head is read
-    /// first, so several calls agree about all entries below its version.
+    /// Reads entries along the path of a thread after `after`, up to `until` (the newest if it is
+    /// `None`). The head is read first, so several calls agree about all entries below its version.
     pub fn entries(
         &self,
         thread: &str,
@@ -62,60 +63,133 @@ impl<P: HostPorts> ThreadService<P> {
             return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 500").into());
         }
         let loaded = self.load(thread)?;
-        let newest = loaded.head.value.version;
-        let until = until.unwrap_or(newest);
-        for (field, version) in [("after", after), (field, until)] {
-            if version > newest {
-                let problem = format!("is not reached: the newest version is {newest}");
-                return Err(CoreError::invalid(field, &version.to_string(), problem).into());
+        let until = until.unwrap_or(loaded.head.value.version);
+        let path = thread_path(&loaded);
+        check_on_path(&loaded, &path, "after", after)?;
+        check_on_path(&loaded, &path, field, until)?;
+        // A page ends with the entries of one thread, so that its bytes are those of one read.
+        let rest = path.after(after).until(until);
+        let mut lines: Vec<StoredEntry> = Vec::new();
+        if let Some(range) = rest.ranges.first() {
+            for (_, text) in self.range_entries(&loaded, *range, range.from, limit, false)? {
+                let entry = Entry::from_text(&text)?;
+                lines.push(StoredEntry { entry, text });
             }
         }
-        let wanted = u32::try_from(until.saturating_sub(after))
-            .unwrap_or(u32::MAX)
-            .min(limit);
-        if wanted == 0 {
-            return Ok((loaded, Vec::new(), None));
-        }
-        let texts = self
-            .ports
-            .read_history(&loaded.key(), after + 1, wanted, false)?;
-        let mut lines = Vec::with_capacity(texts.len());
-        for (expected, (position, text)) in (after + 1..).zip(texts) {
-            if position != expected {
-                return Err(missing_entry(&loaded, expected));
-            }
-            lines.push(StoredEntry {
-                entry: Entry::from_text(&text)?,
-                text,
-            });
-        }
-        let last = after + lines.len() as u64;
-        if lines.is_empty() {
-            return Err(missing_entry(&loaded, after + 1));
-        }
-        Ok((loaded, lines, (last < until).then_some(last)))
+        let last = lines.last().map(|line| line.entry.version);
+        let cursor = last.filter(|last| *last != until);
+        Ok((loaded, lines, cursor))
     }
 
-    /// Loads a thread with a version that it has reached (the newest if it is `None`) and the hash of
-    /// its history up to there.
+    /// Reads a thread's own entries from a version on: versions and texts, fewer if a page is full.
+    pub(super) fn own_entries(
+        &self,
+        loaded: &LoadedThread,
+        from: u64,
+        limit: u32,
+    ) -> Result<Vec<(u64, String)>, Error> {
+        let range = PathRange {
+            thread: &loaded.thread.value.id,
+            from,
+            to: loaded.head.value.version,
+            hash: None,
+        };
+        self.range_entries(loaded, range, from, limit, false)
+    }
+
+    /// Reads entries of a range of a thread's path from a version of it on, upwards or downwards:
+    /// versions and texts, at least one, fewer than `limit` if a page is full.
+    pub(super) fn range_entries(
+        &self,
+        loaded: &LoadedThread,
+        range: PathRange<'_>,
+        from: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<(u64, String)>, Error> {
+        let key = id::key(range.thread);
+        let other;
+        let owner = match key == loaded.key() {
+            true => &loaded.thread.value,
+            false => {
+                other = self.carried_thread(loaded, &key)?;
+                &other
+            }
+        };
+        let missing = |version: u64| missing_entry(range.thread, version);
+        let limit = u32::try_from(range.to - range.from + 1).map_or(limit, |all| all.min(limit));
+        let position = owner.position(from).ok_or_else(|| missing(from))?;
+        let read = self
+            .ports
+            .read_log(key::HISTORY, &key, position, limit, reverse)?;
+        let mut texts = Vec::with_capacity(read.len());
+        let mut expected = from;
+        for (position, text) in read {
+            let version = owner.version_at(position);
+            if version != expected {
+                return Err(missing(expected));
+            }
+            let hash = range.hash.filter(|_| version == range.to);
+            if hash.is_some_and(|hash| hash != Entry::hash_of(&text)) {
+                let (of, id) = (range.thread, &loaded.thread.value.id);
+                let message = format!("version {version} of {of} is not that on which {id} rests");
+                return Err(CoreError::Corrupt(message).into());
+            }
+            let next = if reverse { version - 1 } else { version + 1 };
+            texts.push((version, text));
+            if !range.contains(next) {
+                break;
+            }
+            expected = next;
+        }
+        match texts.is_empty() {
+            true => Err(missing(from)),
+            false => Ok(texts),
+        }
+    }
+
+    /// Reads the record of a thread whose entries another carries in its base.
+    fn carried_thread(&self, loaded: &LoadedThread, key: &str) -> Result<ThreadRecord, Error> {
+        let items = self.ports.get(&[(key::THREAD, key)])?;
+        let record = find_thread_record(&items, key)?;
+        record.map(|record| record.value).ok_or_else(|| {
+            let id = &loaded.thread.value.id;
+            let message = format!("the thread {key}, on whose entries {id} rests, is missing");
+            CoreError::Corrupt(message).into()
+        })
+    }
+
+    /// Returns the hash of the entry of a version on a thread's path; at version 0, of what the
+    /// path begins with.
+    pub fn hash_at(&self, loaded: &LoadedThread, version: u64) -> Result<String, Error> {
+        let (path, head) = (thread_path(loaded), &loaded.head.value);
+        check_on_path(loaded, &path, "version", version)?;
+        if version == head.version && version >= loaded.thread.value.version_at(1) {
+            return Ok(head.hash.clone());
+        }
+        let range = path.range_of(version).or(path.ranges.first().copied());
+        let Some(range) = range else {
+            return Ok(head.hash.clone());
+        };
+        let first = version.max(range.from);
+        let texts = self.range_entries(loaded, range, first, 1, false)?;
+        match (texts.first(), version) {
+            (Some((_, text)), 0) => Ok(Entry::from_text(text)?.previous),
+            (Some((_, text)), _) => Ok(Entry::hash_of(text)),
+            (None, _) => Err(missing_entry(range.thread, first)),
+        }
+    }
+
+    /// Loads a thread with a version on its path (the newest if it is `None`) and the hash of that
+    /// version's entry.
     pub fn snapshot(
         &self,
         thread: &str,
         version: Option<u64>,
     ) -> Result<(LoadedThread, u64, String), Error> {
         let loaded = self.load(thread)?;
-        let newest = loaded.head.value.version;
-        let version = version.unwrap_or(newest);
-        if version > newest {
-            let problem = format!("is not reached: the newest version is {newest}");
-            return Err(CoreError::invalid("version", &version.to_string(), problem).into());
-        }
-        let hash = match self.entry_after(&loaded, version)? {
-            // The next entry names it, also where there is no entry before.
-            Some(next) => next.previous,
-            None if version == newest => loaded.head.value.hash.clone(),
-            None => return Err(missing_entry(&loaded, version + 1)),
-        };
+        let version = version.unwrap_or(loaded.head.value.version);
+        let hash = self.hash_at(&loaded, version)?;
         Ok((loaded, version, hash))
     }
 
@@ -184,7 +258,7 @@ impl<P: HostPorts> ThreadService<P> {
     /// Reads the entry after a version that the history has passed.
     fn entry_after(&self, loaded: &LoadedThread, version: u64) -> Result<Option<Entry>, Error> {
         match version < loaded.head.value.version {
-            true => self.entry(&loaded.key(), version + 1),
+            true => self.entry(loaded, version + 1),
             false => Ok(None),
         }
     }
@@ -228,10 +302,10 @@ impl<P: HostPorts> ThreadService<P> {
     /// Reads the newest entry that is no late settlement of a charged call. After the end of a
     /// lease there is at most one such settlement for each charged call.
     fn newest_own_entry(&self, loaded: &LoadedThread) -> Result<Option<Entry>, Error> {
-        let key = loaded.key();
         let newest = loaded.head.value.version;
-        for version in (1..=newest).rev().take(CHARGED_MAX + 1) {
-            let entry = self.entry(&key, version)?;
+        let first = loaded.thread.value.version_at(1);
+        for version in (first..=newest).rev().take(CHARGED_MAX + 1) {
+            let entry = self.entry(loaded, version)?;
             if entry
                 .as_ref()
                 .is_none_or(|entry| entry.reason != CommitReason::Settled)
@@ -268,10 +342,32 @@ fn append_outcome(
     }
 }
 
-fn missing_entry(loaded: &LoadedThread, version: u64) -> Error {
-    CoreError::Corrupt(format!(
-        "version {version} of {} is missing",
-        loaded.thread.value.id
-    ))
-    .into()
+/// Returns the ranges that a thread is read along.
+pub(super) fn thread_path(loaded: &LoadedThread) -> HistoryPath<'_> {
+    HistoryPath::of(&loaded.thread.value, loaded.head.value.version)
+}
+
+/// Checks that a version is 0 or on the path of a thread.
+pub(super) fn check_on_path(
+    loaded: &LoadedThread,
+    path: &HistoryPath<'_>,
+    field: &str,
+    version: u64,
+) -> Result<(), Error> {
+    let (newest, length) = (loaded.head.value.version, loaded.thread.value.base_length());
+    if version == 0 || path.range_of(version).is_some() {
+        return Ok(());
+    }
+    let problem = match version > newest {
+        true => format!("is not reached: the newest version is {newest}"),
+        false => format!(
+            "is not on the path of the thread: its own versions begin after {length}, and its \
+             base leaves this one out"
+        ),
+    };
+    Err(CoreError::invalid(field, &version.to_string(), problem).into())
+}
+
+fn missing_entry(thread: &str, version: u64) -> Error {
+    CoreError::Corrupt(format!("version {version} of {thread} is missing")).into()
 }

@@ -1,11 +1,12 @@
 //! Money: accounts, trees of them, and the holds that external loops make and settle.
 
+use super::history::{check_on_path, thread_path};
 use super::store::{DecisionOutcome, parse_record};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use std::cell::Cell;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::history::UnknownCharges;
+use threadkeep_core::history::{Entry, UnknownCharges};
 use threadkeep_core::plan::{LoadedThread, StoredRecord};
 use threadkeep_core::runner::{
     self, Attempt, CallBill, CommitDecision, HoldEstimate, HoldRequest, attempt_key,
@@ -73,10 +74,20 @@ impl<P: HostPorts> ThreadService<P> {
         thread: &str,
         after: u64,
     ) -> Result<(UnknownCharges, Option<u64>), Error> {
-        let (_, lines, cursor) = self.entries(thread, after, None, CHARGE_ENTRIES_MAX)?;
+        let loaded = self.load(thread)?;
+        check_on_path(&loaded, &thread_path(&loaded), "after", after)?;
+        // What a thread rests on was paid by the thread that made it.
+        let from = after.max(loaded.thread.value.base_length()) + 1;
+        let newest = loaded.head.value.version;
         let mut charges = UnknownCharges::default();
-        lines.iter().for_each(|line| charges.add_entry(&line.entry));
-        Ok((charges, cursor))
+        let mut last = newest;
+        if from <= newest {
+            for (version, text) in self.own_entries(&loaded, from, CHARGE_ENTRIES_MAX)? {
+                charges.add_entry(&Entry::from_text(&text)?);
+                last = version;
+            }
+        }
+        Ok((charges, (last < newest).then_some(last)))
     }
 
     /// Sets money aside for a call.
@@ -172,7 +183,7 @@ impl<P: HostPorts> ThreadService<P> {
         if version == 0 || version > loaded.head.value.version {
             return Ok(None);
         }
-        let entry = self.entry(&loaded.key(), version)?;
+        let entry = self.entry(loaded, version)?;
         let Some(name) = entry.and_then(|entry| entry.admitted?.key) else {
             return Ok(None);
         };

@@ -88,7 +88,7 @@ impl<P: HostPorts> ThreadService<P> {
             let check = StoreWrite::Check {
                 collection: key::HEAD,
                 key: key.clone(),
-                version: loaded.head.version,
+                expect: WriteCondition::Version(loaded.head.version),
             };
             let put = StoreWrite::Put {
                 collection: key::PARTIAL,

@@ -8,7 +8,7 @@ use threadkeep_core::history::{CommitReason, Event, TitleEvent};
 use threadkeep_core::key;
 use threadkeep_core::plan::{CommitPlan, LoadedThread, StoredRecord, ThreadChange};
 use threadkeep_core::runner::CommitDecision;
-use threadkeep_core::thread::{self, CreationRecord, ThreadDraft, ThreadStatus};
+use threadkeep_core::thread::{self, ChainPlace, CreationRecord, ThreadDraft, ThreadStatus};
 
 /// Most threads of one page.
 pub const PAGE_THREADS_MAX: u32 = 100;
@@ -46,7 +46,7 @@ impl<P: HostPorts> ThreadService<P> {
         }
         let resolved = self.resolve_draft(draft)?;
         let now = self.ports.now();
-        let plan = thread::create(draft, resolved, None, now, &self.draw_random()?)?;
+        let plan = thread::create(draft, resolved, ChainPlace::Root, now, &self.draw_random()?)?;
         if self.commit(&plan)? {
             return Ok(loaded_from_plan(plan));
         }
@@ -68,7 +68,7 @@ impl<P: HostPorts> ThreadService<P> {
             return Ok(None);
         };
         let made: CreationRecord = parse_record(item)?;
-        self.load(made.thread_for(draft)?).map(Some)
+        self.load(made.thread_for(&draft.digest())?).map(Some)
     }
 
     /// Lists a page of threads, newest first: all, or those of an index.

@@ -119,7 +119,7 @@ impl<P: HostPorts> ThreadService<P> {
         let head = &loaded.head.value;
         match &head.step {
             Some(step) if runner::is_repeated_start(head, holder, name) => {
-                self.entry(&loaded.key(), step.version)
+                self.entry(loaded, step.version)
             }
             _ => Ok(None),
         }
@@ -170,7 +170,7 @@ impl<P: HostPorts> ThreadService<P> {
                 .as_ref()
                 .is_some_and(|step| step.version == submission.version);
             let answer = match !pending && submission.version < head.version {
-                true => self.entry(&loaded.key(), submission.version + 1)?,
+                true => self.entry(loaded, submission.version + 1)?,
                 false => None,
             };
             let moment = self.with_operator_caps(moment)?;
@@ -435,7 +435,8 @@ impl<P: HostPorts> ThreadService<P> {
             }
             .into());
         }
-        if until - have > ENTRIES_CARRIED_MAX {
+        let base = loaded.thread.value.base_length();
+        if have < base || until - have > ENTRIES_CARRIED_MAX {
             return Ok((until, Vec::new()));
         }
         let mut texts = Vec::new();
@@ -443,9 +444,7 @@ impl<P: HostPorts> ThreadService<P> {
         let read_to = if own.is_some() { until - 1 } else { until };
         if read_to > have {
             let count = (read_to - have) as u32;
-            let lines = self
-                .ports
-                .read_history(&loaded.key(), have + 1, count, false)?;
+            let lines = self.own_entries(loaded, have + 1, count)?;
             if lines.len() < count as usize {
                 // The page was full before all entries were read. The driver reads them in pages.
                 return Ok((until, Vec::new()));

@@ -9,7 +9,7 @@ use threadkeep_core::json::{self, FromJson};
 use threadkeep_core::ledger::{ACCOUNTS_MAX, UnknownBill};
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::{
-    CommitPlan, DecisionContext, LoadedThread, RelatedThread, StoreWrite, StoredRecord,
+    CommitPlan, DecisionContext, LoadedThread, RelatedThread, StoredRecord,
 };
 use threadkeep_core::runner::CommitDecision;
 use threadkeep_core::thread::{ChainRecord, FORMAT, Head, ThreadRecord};
@@ -153,7 +153,7 @@ fn accounts_above(items: &[StoredItem], chain: &ChainRecord) -> Vec<StoredRecord
 /// Returns the thread record under this key. A record of another thread, or with an invalid chain
 /// id, is an error.
 #[inline(never)]
-fn find_thread_record(
+pub(super) fn find_thread_record(
     items: &[StoredItem],
     key: &str,
 ) -> Result<Option<StoredRecord<ThreadRecord>>, Error> {
@@ -173,7 +173,23 @@ fn find_thread_record(
                 &format!("names a chain that is no id, {other:?}"),
             ))
         }
-        record => Ok(record),
+        Some(record) => match record.value.find_base_contradiction() {
+            Some(problem) => Err(corrupt_record(key, &format!("has a base that {problem}"))),
+            None => Ok(Some(record)),
+        },
+        None => Ok(None),
+    }
+}
+
+/// Checks that a head is not behind the base of its thread.
+fn check_head_version(thread: &ThreadRecord, head: &Head) -> Result<(), Error> {
+    let (version, length) = (head.version, thread.base_length());
+    match version < length {
+        true => Err(corrupt_record(
+            &id::key(&thread.id),
+            &format!("has a base that reaches to {length}, and its head is at {version}"),
+        )),
+        false => Ok(()),
     }
 }
 
@@ -231,6 +247,7 @@ impl<P: HostPorts> ThreadService<P> {
                     return Err(corrupt_record(&own, "is there and its head is missing"));
                 }
             };
+            check_head_version(&record.value, &head.value)?;
             let chain_key = id::key(&record.value.chain);
             let known = root == chain_key;
             let chain: Option<StoredRecord<ChainRecord>> =
@@ -347,13 +364,15 @@ impl<P: HostPorts> ThreadService<P> {
         };
         let chain = find_record(items, key::CHAIN, key)?;
         match (head, chain) {
-            (Some(head), Some(chain)) => Ok(LoadedThread {
-                thread,
-                head,
-                chain,
-                above: Vec::new(),
-                parent: None,
-            }),
+            (Some(head), Some(chain)) => {
+                check_head_version(&thread.value, &head.value).map(|()| LoadedThread {
+                    thread,
+                    head,
+                    chain,
+                    above: Vec::new(),
+                    parent: None,
+                })
+            }
             // The single load names the record that is missing.
             _ => self.load(key),
         }
@@ -404,11 +423,18 @@ impl<P: HostPorts> ThreadService<P> {
         not_found(thread, nearest)
     }
 
-    /// Reads one entry of a history.
-    pub fn entry(&self, thread_key: &str, version: u64) -> Result<Option<Entry>, Error> {
-        let lines = self.ports.read_history(thread_key, version, 1, false)?;
+    /// Reads one of a thread's own entries; `None` for a version that it has not made itself.
+    pub fn entry(&self, loaded: &LoadedThread, version: u64) -> Result<Option<Entry>, Error> {
+        match loaded.thread.value.position(version) {
+            Some(position) => self.entry_at(key::HISTORY, &loaded.key(), position),
+            None => Ok(None),
+        }
+    }
+
+    fn entry_at(&self, log: &str, partition: &str, at: u64) -> Result<Option<Entry>, Error> {
+        let lines = self.ports.read_log(log, partition, at, 1, false)?;
         match lines.into_iter().next() {
-            Some((position, text)) if position == version => Ok(Some(Entry::from_text(&text)?)),
+            Some((position, text)) if position == at => Ok(Some(Entry::from_text(&text)?)),
             _ => Ok(None),
         }
     }
@@ -417,7 +443,7 @@ impl<P: HostPorts> ThreadService<P> {
     #[inline(never)]
     pub fn round(&self, loaded: &LoadedThread) -> Result<Option<Entry>, Error> {
         match &loaded.head.value.round {
-            Some(round) => self.entry(&loaded.key(), round.version),
+            Some(round) => self.entry(loaded, round.version),
             None => Ok(None),
         }
     }
@@ -501,7 +527,7 @@ impl<P: HostPorts> ThreadService<P> {
                     .resolve_unknown_outcome(plan)?
                 {
                     Some(committed) => return Ok(committed),
-                    None if plan.entry.is_some() => {}
+                    None if plan.logged.is_some() => {}
                     None => {
                         return Err(Error::Storage(StorageError::OutcomeUnknown(code, message)));
                     }
@@ -515,16 +541,13 @@ impl<P: HostPorts> ThreadService<P> {
         )))
     }
 
-    /// Resolves an unknown outcome by the entry at the position: true for this commit's own, false
-    /// for another's, `None` if there is none.
+    /// Resolves an unknown outcome by the entry that the plan names: true if it is this commit's
+    /// own, false if it is another's, `None` if there is none.
     fn resolve_unknown_outcome(&self, plan: &CommitPlan) -> Result<Option<bool>, Error> {
-        let (Some(entry), Some(StoreWrite::Append { partition, at, .. })) =
-            (&plan.entry, plan.writes.last())
-        else {
+        let Some(logged) = &plan.logged else {
             return Ok(None);
         };
-        Ok(self
-            .entry(partition, *at)?
-            .map(|found| found.commit == entry.commit))
+        let found = self.entry_at(logged.log, &logged.partition, logged.position)?;
+        Ok(found.map(|found| found.commit == logged.commit))
     }
 }

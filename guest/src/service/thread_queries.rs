@@ -4,7 +4,7 @@
 //! An answer has a bounded size. It leaves out the least wanted parts, and says that something is
 //! left out.
 
-use super::history::PAGE_ENTRIES_MAX;
+use super::history::{PAGE_ENTRIES_MAX, thread_path};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use threadkeep_core::error::{Error as CoreError, cut};
@@ -67,18 +67,18 @@ impl<P: HostPorts> ThreadService<P> {
     /// newest of them are returned.
     pub(super) fn newest_messages(&self, found: &LoadedThread, last: u64) -> Result<String, Error> {
         let (mut shown, mut bytes) = (Vec::new(), 0);
-        let (mut next, mut looked) = (found.head.value.version, 0);
+        let path = thread_path(found);
+        let mut ranges = path.ranges.iter().rev();
+        let (mut range, mut looked) = (ranges.next(), 0);
+        let mut next = range.map_or(0, |range| range.to);
         let mut left_out = false;
-        while next > 0 && looked < PAGE_ENTRIES_MAX && !left_out && shown.len() < last as usize {
+        while let Some(at) = range
+            && looked < PAGE_ENTRIES_MAX
+            && !left_out
+            && shown.len() < last as usize
+        {
             let limit = (PAGE_ENTRIES_MAX - looked).min(last as u32 * 2);
-            let lines = self.ports.read_history(&found.key(), next, limit, true)?;
-            if lines.is_empty() {
-                return Err(missing_version(found, next));
-            }
-            for (position, text) in lines {
-                if position != next {
-                    return Err(missing_version(found, next));
-                }
+            for (version, text) in self.range_entries(found, *at, next, limit, true)? {
                 let own = provider_messages(&Entry::from_text(&text)?);
                 for message in own.iter().rev().take(last as usize - shown.len()) {
                     let message = cut_message(message);
@@ -88,7 +88,11 @@ impl<P: HostPorts> ThreadService<P> {
                         shown.push(message);
                     }
                 }
-                (next, looked) = (next - 1, looked + 1);
+                (next, looked) = (version - 1, looked + 1);
+            }
+            if next < at.from {
+                range = ranges.next();
+                next = range.map_or(0, |range| range.to);
             }
         }
         if left_out {
@@ -131,9 +135,4 @@ fn unreadable_line(thread: &str) -> String {
         .add("status", "unreadable")
         .finish();
     line
-}
-
-fn missing_version(found: &LoadedThread, version: u64) -> Error {
-    let id = &found.thread.value.id;
-    CoreError::Corrupt(format!("version {version} of {id} is missing")).into()
 }

@@ -31,14 +31,16 @@ impl<P: HostPorts> ThreadService<P> {
     ) -> Result<(Vec<String>, Option<u64>), Error> {
         let (_, lines, mut cursor) = self.entries(thread, after, until, PAGE_ENTRIES_MAX)?;
         let (mut texts, mut bytes) = (Vec::new(), 0);
+        let mut read = None;
         for line in &lines {
             let own = provider_messages(&line.entry);
             bytes += own.iter().map(String::len).sum::<usize>();
             if bytes > PAGE_BYTES_MAX && !texts.is_empty() {
-                cursor = Some(line.entry.version - 1);
+                cursor = read;
                 break;
             }
             texts.extend(own);
+            read = Some(line.entry.version);
         }
         Ok((texts, cursor))
     }

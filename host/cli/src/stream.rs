@@ -74,6 +74,13 @@ impl RunStream {
         screen.note("  waiting for its children");
     }
 
+    /// The run goes on in another thread.
+    pub fn show_hand_off(&mut self, screen: &mut OutputScreen, thread: &str) {
+        self.quiet = 0;
+        screen.end_line();
+        screen.note(&format!("  goes on in {thread}"));
+    }
+
     /// An event of a descendant of the thread.
     pub fn show_child(&mut self, screen: &mut OutputScreen, thread: &str, what: &str) {
         self.quiet = 0;

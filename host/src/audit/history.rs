@@ -22,6 +22,9 @@ struct ChargedAttempt {
 /// the thread continues.
 pub(super) struct HistoryReplay {
     pub(super) version: u64,
+    /// Version after which the thread's own entries begin, once its record was read. The position
+    /// of an entry in the log is its version less this.
+    base: Option<u64>,
     pub(super) hash: String,
     pub(super) run: u64,
     pub(super) turns: u64,
@@ -44,6 +47,7 @@ impl HistoryReplay {
     pub(super) fn new(thread: &str) -> Self {
         Self {
             version: 0,
+            base: None,
             hash: String::new(),
             run: 0,
             turns: 0,
@@ -58,18 +62,38 @@ impl HistoryReplay {
         }
     }
 
-    /// Begins with the hash that binds the history to its thread and chain.
-    pub(super) fn begin(&mut self, thread: &str, chain: &str) {
-        if self.version == 0 {
-            self.hash = sha256_of_parts(&["threadkeep/1", thread, chain]);
+    /// Begins after the base of the thread with this record, with the hash that binds the history
+    /// to its thread and chain and to the parts of the base. A base never changes, so only the
+    /// first call counts.
+    pub(super) fn begin(&mut self, thread: &Value) {
+        if self.base.is_some() {
+            return;
         }
+        let base = number(&thread["base"]["length"]);
+        let mut parts = vec!["threadkeep/1", text(&thread["id"]), text(&thread["chain"])];
+        let hashes = list(&thread["base"]["parts"]).iter();
+        parts.extend(hashes.map(|part| text(&part["hash"])));
+        self.hash = sha256_of_parts(&parts);
+        self.version = base;
+        self.base = Some(base);
+    }
+
+    /// Returns the version after which the thread's own entries begin.
+    pub(super) fn base(&self) -> u64 {
+        self.base.unwrap_or_default()
+    }
+
+    /// Returns true if an entry was replayed.
+    pub(super) fn has_entries(&self) -> bool {
+        self.version > self.base()
     }
 
     /// Replays an entry that stands at `position`.
     fn replay_entry(&mut self, position: u64, stored: &str) {
         let entry: Value = serde_json::from_str(stored).unwrap_or_default();
         let version = self.version + 1;
-        if position != version || number(&entry["version"]) != version {
+        let expected = version - self.base();
+        if position != expected || number(&entry["version"]) != version {
             let found = match entry.is_object() {
                 true => format!(
                     "one that says {} at the position {position}",
@@ -79,25 +103,25 @@ impl HistoryReplay {
             };
             self.entry_findings.add(
                 StoreInvariant::Histories,
-                format!("the entry {version}"),
+                format!("the entry {version} at the position {expected}"),
                 found,
             );
         }
         if text(&entry["previous"]) != self.hash {
             let (expected, found) = match position {
                 0 | 1 => (
-                    "the first entry to name the hash of its thread and chain".to_owned(),
+                    "the first entry to name the hash of its thread, chain and base".to_owned(),
                     "another hash: it was changed, or is the history of another thread",
                 ),
                 _ => (
-                    format!("the entry {position} to name the hash of the one before"),
+                    format!("the entry {version} to name the hash of the one before"),
                     "another hash: it, or the one before, was changed",
                 ),
             };
             self.entry_findings
                 .add(StoreInvariant::Histories, expected, found);
         }
-        self.version = position;
+        self.version = position.saturating_add(self.base());
         self.hash = sha256_hex(stored);
         let run = number(&entry["run"]);
         if run != self.run {
@@ -260,15 +284,16 @@ impl StoreAudit<'_> {
         told: &mut HistoryReplay,
         version: u64,
     ) -> Result<(), StorageError> {
+        let last = version.saturating_sub(told.base());
         while told.version < version {
-            let from = told.version + 1;
+            let from = told.version - told.base() + 1;
             let limit = u64::from(PAGE_ENTRIES).min(version - told.version) as u32;
             let lines = self.storage.read_log("history", key, from, limit, false)?;
             if lines.is_empty() {
                 return Ok(());
             }
             for line in lines {
-                if line.position > version {
+                if line.position > last {
                     return Ok(());
                 }
                 self.report.entries += 1;

@@ -18,6 +18,7 @@
 //! it too, after every step where histories are random.
 
 mod account;
+mod base;
 mod chain;
 mod documents;
 mod head;

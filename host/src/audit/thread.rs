@@ -108,7 +108,7 @@ impl StoreAudit<'_> {
                 }
                 Err(error) => return Err(error),
             };
-            told.begin(text(&seen.thread["id"]), text(&seen.thread["chain"]));
+            told.begin(&seen.thread);
             let version = number(&seen.head["version"]);
             match self.replay_history(key, &mut told, version) {
                 Ok(()) => {}
@@ -192,6 +192,7 @@ impl StoreAudit<'_> {
             return Ok(suspicion);
         }
         self.check_history_end(seen, told, &mut suspicion)?;
+        self.check_base(seen, &mut suspicion)?;
         super::head::compare_head(seen, told, &mut suspicion);
         if seen.thread.is_object() {
             check_named_records(seen, &mut suspicion);
@@ -207,23 +208,23 @@ impl StoreAudit<'_> {
         suspicion: &mut UnconfirmedFindings,
     ) -> Result<(), StorageError> {
         let version = number(&seen.head["version"]);
-        let next = version.saturating_add(1);
+        let next = version.saturating_sub(told.base()).saturating_add(1);
         let more = self
             .storage
             .read_log("history", &seen.key, next, 1, false)?;
         if let Some(line) = more.first() {
-            let expected = format!("a history of {version} entries, as its head says");
-            let found = format!("an entry {}", line.position);
+            let expected = format!("a history up to the version {version}, as its head says");
+            let found = format!("an entry at the position {}", line.position);
             suspicion.add(StoreInvariant::Histories, expected, found);
         }
-        let what = "a history of so many entries:";
+        let what = "a history up to the version";
         suspicion.expect_equal(StoreInvariant::Histories, what, version, told.version);
         compare_formats(seen, suspicion);
         let hash = text(&seen.head["hash"]);
         let wrong = told.version == version && hash != told.hash;
         let expected = "the hash of the newest entry in the head";
         suspicion.add_if(StoreInvariant::Histories, wrong, expected, "another hash");
-        if told.version > 0 {
+        if told.has_entries() {
             let run = number(&seen.head["run"]);
             suspicion.expect_equal(StoreInvariant::Histories, "run", told.run, run);
         }

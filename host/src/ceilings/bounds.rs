@@ -7,7 +7,7 @@ use crate::models::{
     BLOCKS_MAX, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, OnDelta,
     REPLY_BYTES_MAX, ReplyBlock, ReplyDelta, Usage, answer_bytes_max,
 };
-use crate::tools::{RESULT_BYTES_MAX, ToolResult, bound_result};
+use crate::tools::{RESULT_BYTES_MAX, TOOL_COST_NANOS_MAX, ToolResult, bound_result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use threadkeep_units::price::TokenPrices;
@@ -177,10 +177,15 @@ fn shorten(text: &mut String, bytes: usize) {
     text.truncate(text.floor_char_boundary(bytes));
 }
 
-/// The result, cut to the maximal size of a result.
-pub(super) fn bound_tool_result(result: ToolResult) -> ToolResult {
+/// The result, cut to the maximal size of a result and to the most that a call may cost.
+pub(super) fn bound_tool_result(name: &str, result: ToolResult) -> ToolResult {
+    let reported = result.cost_nanos;
+    if reported > TOOL_COST_NANOS_MAX {
+        tracing::warn!(tool = name, reported, "a tool's cost cannot be, and is cut");
+    }
     ToolResult {
         content: bound_result(result.content),
+        cost_nanos: reported.min(TOOL_COST_NANOS_MAX),
         ..result
     }
 }

@@ -177,7 +177,8 @@ impl RunPermit {
     }
 
     /// Makes a tool call, if it is admitted. The wait for a slot and the result take at most
-    /// `longest` together. The result is within `tools::RESULT_BYTES_MAX`.
+    /// `longest` together. The result is within `tools::RESULT_BYTES_MAX`, its cost within
+    /// `tools::TOOL_COST_NANOS_MAX`.
     pub async fn call_tool(
         &self,
         tools: &dyn ToolSet,
@@ -237,8 +238,9 @@ impl RunPermit {
             sent.store(true, Ordering::Relaxed);
             tools.call(name, arguments).await
         };
-        let result = bounds::bound_tool_result(self.run_within_deadline(asked).await?);
+        let result = bounds::bound_tool_result(name, self.run_within_deadline(asked).await?);
         let actual = UsageTotals {
+            spend_nanos: result.cost_nanos,
             tool_bytes: (arguments.len() + result.content.len()) as u64,
             ..held.most
         };

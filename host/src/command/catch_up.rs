@@ -5,7 +5,7 @@
 //! gets the time of this pass, so that the next command has less to do. `recover` removes the file.
 
 use super::fault;
-use super::session::{CommandProject, warn_stale};
+use super::session::{CommandProject, warn_unwritten};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use threadkeep::authority;
 use threadkeep::documents::DocumentError;
@@ -94,6 +94,6 @@ async fn refresh_documents(opened: &CommandProject, thread: &str, screen: &mut O
     match documents.refresh(thread).await {
         // Another process is writing them.
         Ok(_) | Err(DocumentError::Busy(_)) => {}
-        Err(error) => warn_stale(thread, &error.to_string(), screen),
+        Err(error) => warn_unwritten(thread, &error, screen),
     }
 }

@@ -11,6 +11,7 @@ use super::session::{CommandProject, CommandSession};
 use super::{fault, run};
 use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
+use threadkeep_cli::answer::ChargedRow;
 use threadkeep_cli::args;
 use threadkeep_cli::chat_input::{ChatParser, ChatRequest};
 use threadkeep_cli::exit::{CommandExit, CommandFault};
@@ -56,6 +57,8 @@ struct ChatSession<'a> {
     interrupts: InterruptStream,
     /// Exit code of the last run.
     last: CommandExit,
+    /// Charges for calls of a process that died, until an answer has named them.
+    charged: Vec<ChargedRow>,
 }
 
 /// The thread of the chat, which is created with the first message.
@@ -107,7 +110,7 @@ impl<'a> ChatSession<'a> {
         let found = opened.tenant().get(thread).await;
         let found = found.map_err(|error| fault::from_thread_call(&opened, thread, &error))?;
         check_open_chat(&found)?;
-        let found = run::recover_from_dead_holder(&opened, found, screen).await?;
+        let (found, charged) = run::recover_from_dead_holder(&opened, found, screen).await?;
         run::check_resumable(&opened, &found)?;
         let standing = ChatThread::Existing {
             opened: Box::new(opened),
@@ -115,7 +118,10 @@ impl<'a> ChatSession<'a> {
             runs: 0,
             next: true,
         };
-        Ok(Self::with_thread(session, standing))
+        Ok(Self {
+            charged,
+            ..Self::with_thread(session, standing)
+        })
     }
 
     fn with_thread(session: &'a CommandSession, standing: ChatThread) -> Self {
@@ -124,6 +130,7 @@ impl<'a> ChatSession<'a> {
             standing,
             interrupts: InterruptStream::listen(),
             last: CommandExit::Done,
+            charged: Vec::new(),
         }
     }
 
@@ -289,7 +296,10 @@ impl<'a> ChatSession<'a> {
         *runs += 1;
         let watch = RunWatch::new(&mut self.interrupts, FirstPress::Stops, stream);
         let driven = watch.drive(opened, thread, Some(message), screen).await;
-        let driven = driven.map_err(|fault| run::with_created_hint(opened, fault, thread))?;
+        let mut driven = driven.map_err(|fault| run::with_created_hint(opened, fault, thread))?;
+        driven.answer.charged.splice(0..0, self.charged.drain(..));
+        // The run may have gone on in another thread, and the chat does so as well.
+        thread.clone_from(&driven.answer.thread_id);
         let json = screen.properties().json;
         let (status, stopped) = (driven.answer.status.as_str(), driven.presses == 1);
         *next = status == "idle" || (status == "suspended" && stopped);

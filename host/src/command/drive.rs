@@ -7,8 +7,9 @@
 //! after the third `recover` closes its run. SIGTERM and SIGHUP suspend the thread, and `resume`
 //! continues it.
 
+use super::charges::load_charges;
 use super::interrupts::{InterruptStream, ProcessInterrupt};
-use super::session::{CommandProject, warn_stale};
+use super::session::{CommandProject, warn_stale, warn_unwritten};
 use super::{fault, tree_totals, view};
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -16,14 +17,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use threadkeep::documents::DocumentWriter;
 use threadkeep::driver::{
-    CommitObserver, DriveError, EndedRun, EventSink, RunEvent, StopLevel, StopSender, stop_channel,
+    DriveError, EndedRun, EventSink, RunEvent, StopLevel, StopSender, stop_channel,
 };
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::{RunAnswer, TreeTotalsView};
+use threadkeep_cli::answer::{ChargedRow, LeftAloneRow, RunAnswer, TreeTotalsView};
 use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::money;
 use threadkeep_cli::screen::OutputScreen;
 use threadkeep_cli::stream::RunStream;
 use tokio::task::JoinHandle;
@@ -31,8 +31,6 @@ use tokio::task::JoinHandle;
 /// Longest time to wait for a cancel to be written: after it the request is dropped without the
 /// cancel. The end of a run waits as long for it.
 const SIGNAL_TIME_MAX: Duration = Duration::from_secs(5);
-/// Most threads that are named because a call of theirs was charged; the others are added up.
-const CHARGED_NAMED_MAX: usize = 10;
 /// Most attempts to signal a cancel: other processes may be writing to the thread.
 const SIGNAL_TRIES: u32 = 5;
 
@@ -75,9 +73,12 @@ pub struct RunWatch<'a> {
     presses: u32,
     terminated: bool,
     cancel: Option<JoinHandle<()>>,
+    /// The thread that the run is in.
+    current: String,
     /// The threads of the tree that this command performed, each with the version before its first
     /// run.
     performed: BTreeMap<String, u64>,
+    left_alone: Vec<LeftAloneRow>,
     stream: RunStream,
 }
 
@@ -90,7 +91,9 @@ impl<'a> RunWatch<'a> {
             presses: 0,
             terminated: false,
             cancel: None,
+            current: String::new(),
             performed: BTreeMap::new(),
+            left_alone: Vec::new(),
             stream,
         }
     }
@@ -103,6 +106,7 @@ impl<'a> RunWatch<'a> {
         input: Option<String>,
         screen: &mut OutputScreen,
     ) -> Result<DriveOutcome, CommandFault> {
+        thread.clone_into(&mut self.current);
         opened.catch_up(screen).await;
         let writer = opened.document_writer();
         let done = self
@@ -111,11 +115,11 @@ impl<'a> RunWatch<'a> {
         if let Some(cancel) = self.cancel.take() {
             let _ = tokio::time::timeout(SIGNAL_TIME_MAX, cancel).await;
             if let Some(writer) = &writer {
-                writer.on_commit(thread);
+                writer.enqueue(&self.current);
             }
         }
         if let Some(writer) = writer {
-            flush_documents(&writer, thread, self.interrupts, screen).await;
+            flush_documents(&writer, &self.current, self.interrupts, screen).await;
         }
         tokio::select! {
             biased;
@@ -123,7 +127,7 @@ impl<'a> RunWatch<'a> {
             // A user who leaves now loses at most one line of the log.
             _ = self.interrupts.next() => {}
         }
-        self.build_answer(opened, thread, done, screen).await
+        self.build_answer(opened, done, screen).await
     }
 
     /// Drives the run to its end. Returns `None` if the user would not wait for the end.
@@ -149,7 +153,7 @@ impl<'a> RunWatch<'a> {
                 biased;
                 interrupt = self.interrupts.next() => {
                     let tenant = opened.tenant();
-                    if !self.handle_interrupt(interrupt, tenant, thread, &stopper, screen) {
+                    if !self.handle_interrupt(interrupt, tenant, &stopper, screen) {
                         break None;
                     }
                 }
@@ -169,7 +173,6 @@ impl<'a> RunWatch<'a> {
         &mut self,
         interrupt: ProcessInterrupt,
         tenant: &Tenant,
-        thread: &str,
         stopper: &Arc<StopSender>,
         screen: &mut OutputScreen,
     ) -> bool {
@@ -184,7 +187,7 @@ impl<'a> RunWatch<'a> {
             // A cancel is the decision of a user; a request to end the process is not.
             (1, FirstPress::Cancels) if interrupt == ProcessInterrupt::Press => {
                 screen.note("cancelling; press Ctrl-C again to stop at once");
-                self.spawn_cancel(tenant, thread, stopper);
+                self.spawn_cancel(tenant, stopper);
                 true
             }
             (1, _) => {
@@ -206,8 +209,8 @@ impl<'a> RunWatch<'a> {
 
     /// Signals the cancel before stopping: the steps that the run then submits end as cancelled,
     /// not as stopped.
-    fn spawn_cancel(&mut self, tenant: &Tenant, thread: &str, stopper: &Arc<StopSender>) {
-        let (tenant, thread) = (tenant.clone(), thread.to_owned());
+    fn spawn_cancel(&mut self, tenant: &Tenant, stopper: &Arc<StopSender>) {
+        let (tenant, thread) = (tenant.clone(), self.current.clone());
         let stopper = Arc::clone(stopper);
         self.cancel = Some(tokio::spawn(async move {
             let signalled = signal_cancel(&tenant, &thread);
@@ -225,6 +228,10 @@ impl<'a> RunWatch<'a> {
             RunEvent::Thinking(_) => stream.show_thinking(screen),
             RunEvent::ToolNamed(_) | RunEvent::Ended(_) | RunEvent::AfterFailed { .. } => {}
             RunEvent::Restarted => stream.show_restart(screen),
+            RunEvent::HandedOff { to, .. } => {
+                stream.show_hand_off(screen, &to);
+                self.current = to;
+            }
             RunEvent::Waits { .. } => stream.show_child_wait(screen),
             RunEvent::Child { thread, event } => show_child_event(stream, &thread, &event, screen),
             RunEvent::ToolStarted {
@@ -246,16 +253,28 @@ impl<'a> RunWatch<'a> {
         }
     }
 
-    /// Remembers which threads were performed. What is charged for a call stands in a later entry
-    /// than the one that handed it out.
+    /// Remembers which threads were performed. The entry that begins a run may charge a call of the
+    /// process that it takes over from, and that which closes such a run does.
     fn note_performed(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Started {
                 thread, version, ..
-            } => {
-                self.performed.entry(thread.clone()).or_insert(*version);
             }
-            RunEvent::Child { event, .. } => self.note_performed(event),
+            | RunEvent::Recovered { thread, version } => {
+                let before = version.saturating_sub(1);
+                self.performed.entry(thread.clone()).or_insert(before);
+            }
+            // All of a thread that continues another is of this run.
+            RunEvent::HandedOff { to, .. } => {
+                self.performed.entry(to.clone()).or_insert(0);
+            }
+            RunEvent::Child { thread, event } => match &**event {
+                RunEvent::LeftAlone { message } => self.left_alone.push(LeftAloneRow {
+                    thread_id: thread.clone(),
+                    message: message.clone(),
+                }),
+                event => self.note_performed(event),
+            },
             _ => {}
         }
     }
@@ -265,10 +284,14 @@ impl<'a> RunWatch<'a> {
     async fn build_answer(
         mut self,
         opened: &CommandProject,
-        thread: &str,
         done: Option<Result<EndedRun, DriveError>>,
         screen: &mut OutputScreen,
     ) -> Result<DriveOutcome, CommandFault> {
+        let thread = match &done {
+            Some(Ok(ended)) => ended.thread.clone(),
+            _ => self.current.clone(),
+        };
+        let thread = thread.as_str();
         let counts = matches!(&done, Some(Ok(ended)) if ended_with_reply(ended));
         self.stream.end(screen, counts);
         screen.end_line();
@@ -285,8 +308,9 @@ impl<'a> RunWatch<'a> {
             (Err(error), _) => return Err(fault::from_drive(opened, thread, error)),
             (Ok(_), Err(error)) => return Err(fault::from_thread_call(opened, thread, &error)),
         };
-        for note in UnknownCostCharges::gather(opened.tenant(), &thread.id, &self.performed).await {
-            screen.note(&note);
+        let charged = load_charges(opened.tenant(), &thread.id, &self.performed).await;
+        for row in &charged {
+            screen.note(&row.describe(&thread.id));
         }
         let (presses, terminated) = (self.presses, self.terminated);
         let tree = tree_totals::load_view(opened, &thread.id).await;
@@ -299,6 +323,8 @@ impl<'a> RunWatch<'a> {
             stopped: presses > 1,
             tree: tree.ok(),
             payer: payer.unwrap_or_else(|_| thread.id.clone()),
+            charged,
+            left_alone: self.left_alone,
         };
         Ok(DriveOutcome {
             answer: shape.into_answer(opened, &thread),
@@ -322,6 +348,16 @@ fn show_child_event(
 ) {
     match event {
         RunEvent::Started { run: 1, .. } => stream.show_child(screen, thread, "started"),
+        RunEvent::HandedOff { to, .. } => {
+            stream.show_child(screen, thread, &format!("goes on in {to}"));
+        }
+        RunEvent::Recovered { .. } => {
+            stream.show_child(
+                screen,
+                thread,
+                "was held by a process that died: it goes on",
+            );
+        }
         RunEvent::LeftAlone { message } => {
             stream.show_child(screen, thread, &format!("is left alone: {message}"));
         }
@@ -331,72 +367,6 @@ fn show_child_event(
             stream.show_child(screen, thread, &what);
         }
         _ => {}
-    }
-}
-
-/// Charges for calls of unknown cost: calls that were dropped or broke off.
-#[derive(Debug, Default)]
-struct UnknownCostCharges {
-    calls: u64,
-    spend: u64,
-    most: u64,
-}
-
-impl UnknownCostCharges {
-    /// Returns a note about each thread that was performed: the top first, then its children by
-    /// name, and one note for those that are too many to be named.
-    async fn gather(tenant: &Tenant, top: &str, performed: &BTreeMap<String, u64>) -> Vec<String> {
-        let (mut notes, mut others) = (Vec::new(), Self::default());
-        if let Some(before) = performed.get(top) {
-            notes.extend(Self::load_since(tenant, top, *before).await.to_note(""));
-        }
-        for (thread, before) in performed.iter().filter(|(thread, _)| *thread != top) {
-            let charges = Self::load_since(tenant, thread, *before).await;
-            match notes.len() < CHARGED_NAMED_MAX {
-                true => notes.extend(charges.to_note(&format!(" of {thread}"))),
-                false => others.add_entry(&charges),
-            }
-        }
-        notes.extend(others.to_note(" of other children"));
-        notes
-    }
-
-    /// Adds up the charges that a thread's history records after a version, as far as they can be
-    /// read.
-    async fn load_since(tenant: &Tenant, thread: &str, before: u64) -> Self {
-        let mut charges = Self::default();
-        let mut cursor = None;
-        while let Ok(page) = tenant.charges(thread, before, cursor).await {
-            charges.add_entry(&Self {
-                calls: page.calls.into(),
-                spend: page.spend,
-                most: page.most,
-            });
-            cursor = page.cursor;
-            if cursor.is_none() {
-                break;
-            }
-        }
-        charges
-    }
-
-    fn add_entry(&mut self, other: &Self) {
-        self.calls += other.calls;
-        self.spend = self.spend.saturating_add(other.spend);
-        self.most = self.most.saturating_add(other.most);
-    }
-
-    /// Formats the charges as a note; `whose` follows the word "call" and begins with a space.
-    fn to_note(&self, whose: &str) -> Option<String> {
-        let what = match self.calls {
-            0 => return None,
-            1 => format!("one call{whose} has"),
-            calls => format!("{calls} calls{whose} have"),
-        };
-        let (spend, most) = (money::format_usd(self.spend), money::format_usd(self.most));
-        Some(format!(
-            "nobody knows what {what} cost: {spend} is charged; at most it was {most}"
-        ))
     }
 }
 
@@ -437,7 +407,7 @@ async fn flush_documents(
         }
     };
     for (thread, error) in &flushed.failed {
-        warn_stale(thread, &error.to_string(), screen);
+        warn_unwritten(thread, error, screen);
     }
 }
 
@@ -448,6 +418,8 @@ struct AnswerParts {
     /// None if the tree could not be read.
     tree: Option<TreeTotalsView>,
     payer: String,
+    charged: Vec<ChargedRow>,
+    left_alone: Vec<LeftAloneRow>,
 }
 
 impl AnswerParts {
@@ -471,6 +443,8 @@ impl AnswerParts {
             tree_unreadable: tree.unreadable,
             suspended: tree.suspended,
             suspended_left_out: tree.suspended_left_out,
+            charged: self.charged,
+            left_alone: self.left_alone,
             exit: match self.stopped {
                 true => CommandExit::Stopped,
                 false => CommandExit::from_status(&thread.status),

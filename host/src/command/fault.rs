@@ -5,6 +5,7 @@ use super::session::CommandProject;
 use std::error::Error;
 use threadkeep::authority::{self, AuthorityError, HolderState};
 use threadkeep::ceilings::CeilingRefusal;
+use threadkeep::documents::DocumentError;
 use threadkeep::driver::DriveError;
 use threadkeep::error::{CallError, describe};
 use threadkeep::library::LibraryError;
@@ -103,6 +104,7 @@ fn advice(error: &wit::Error) -> Option<String> {
         wit::Error::Exceeded(_) => {
             "raise the cap: `threadkeep raise THREAD`, then `threadkeep resume THREAD`"
         }
+        wit::Error::Other(failure) => return advice_by_code(&failure.code).map(str::to_owned),
         wit::Error::Corrupt(_) => {
             "keep a copy of .ai/threads and report it; `threadkeep doctor` says what still works"
         }
@@ -110,6 +112,42 @@ fn advice(error: &wit::Error) -> Option<String> {
     };
     Some(words.to_owned())
 }
+
+/// Returns what to do about a failure that has only a code.
+fn advice_by_code(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "out-of-memory" => {
+            "`threadkeep doctor` names a row that is too large: keep a copy of .ai/threads and put \
+             the store back from an older one; if it names none, free memory and try again"
+        }
+        "newer-format" => {
+            "use the threadkeep that wrote it, or a newer one; what only reads works: `threadkeep \
+             show`, `transcript`"
+        }
+        "read-only" => {
+            "this user may not write there; what only reads works: `threadkeep list`, `show`, \
+             `transcript`"
+        }
+        "sqlite" => "`threadkeep doctor` says what still works",
+        _ => return None,
+    })
+}
+
+/// Returns true if the records of a thread keep its documents from being made or compared: nothing
+/// that writes documents helps then.
+pub fn is_of_records(error: &DocumentError) -> bool {
+    matches!(
+        error,
+        DocumentError::Call(CallError::Refused(
+            wit::Error::Corrupt(_) | wit::Error::Other(_)
+        ))
+    )
+}
+
+/// Advice about records that are wrong.
+pub const RECORDS_HINT: &str = "`repair` mends no records: keep a copy of .ai/threads, put the \
+                                thread back from an older one, and run `threadkeep audit`, which \
+                                says what is wrong";
 
 /// Converts the error of a call about a thread of an open project: adds who holds it, or where else
 /// to look.

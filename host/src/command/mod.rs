@@ -7,6 +7,7 @@
 mod audit;
 mod budget;
 mod catch_up;
+mod charges;
 mod chat;
 mod demo;
 mod doctor;

@@ -1,13 +1,13 @@
 //! `recover`: closes the runs of dead processes.
 
 use super::session::{CommandProject, CommandSession};
-use super::{fault, run, view};
+use super::{charges, fault, run, view};
 use std::collections::BTreeMap;
 use threadkeep::error::{CallError, ErrorDescription, describe};
 use threadkeep::tenant::{PAGE_THREADS_MAX, Tenant};
 use threadkeep::wit;
 use threadkeep::wit::registry::Filter;
-use threadkeep_cli::answer::RecoverAnswer;
+use threadkeep_cli::answer::{HeldRow, RecoverAnswer};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
@@ -26,6 +26,7 @@ pub async fn recover(
     opened.catch_up(screen).await;
     let recovered = opened.project().recover_runs(&recover.dead).await;
     let recovered = recovered.map_err(|error| fault::from_recovery(&error))?;
+    let charged = charges::load_closing_charges(opened.tenant(), &recovered.closed).await;
     let swept = opened.tenant().sweep_all(None).await;
     let swept = swept.map_err(|error| fault::from_call(&error))?;
     for thread in &recovered.closed {
@@ -34,8 +35,9 @@ pub async fn recover(
     let left = find_abandoned_tops(opened.tenant(), &recovered.closed).await;
     let left = left.map_err(|error| fault::from_call(&error))?;
     opened.note_if_empty(screen);
-    let held = name_held(&opened, screen).await;
-    held.map_err(|error| fault::from_call(&error))?;
+    let held = list_held(&opened).await;
+    let held = held.map_err(|error| fault::from_call(&error))?;
+    let ended = find_ended(opened.tenant(), &recovered.closed).await;
     let mut unreadable = recovered.unreadable;
     for found in [swept.unreadable, left.unreadable].concat() {
         if unreadable.iter().all(|known| known.thread != found.thread) {
@@ -44,25 +46,41 @@ pub async fn recover(
     }
     Ok(screen.print_answer(&RecoverAnswer {
         recovered: recovered.closed,
+        ended,
+        charged,
+        held,
         unreadable: unreadable.into_iter().map(view::unreadable).collect(),
         left: left.tops,
         exit: CommandExit::Done,
     }))
 }
 
-/// Names the threads that processes hold which are not known to be dead, so that a lock which
-/// another program keeps is not mistaken for a run.
-async fn name_held(opened: &CommandProject, screen: &mut OutputScreen) -> Result<(), CallError> {
-    let filter = Filter::Status("running".to_owned());
-    let page = opened.tenant().list(filter, HELD_NAMED_MAX, None).await?;
-    for row in page.threads {
-        // One that has ended meanwhile has no lease.
-        let held = opened.tenant().get(&row.id).await;
-        if let Some(lease) = held.ok().and_then(|held| held.run.lease) {
-            run::name_held(opened, &lease, screen);
+/// Those of the threads that have ended. One that cannot be read any more is named elsewhere.
+async fn find_ended(tenant: &Tenant, threads: &[String]) -> Vec<String> {
+    let mut ended = Vec::new();
+    for thread in threads {
+        let found = tenant.get(thread).await;
+        if found.is_ok_and(|found| found.outcome.is_some()) {
+            ended.push(thread.clone());
         }
     }
-    Ok(())
+    ended
+}
+
+/// Lists the threads that processes hold which are not known to be dead, so that a lock which
+/// another program keeps is not mistaken for a run.
+async fn list_held(opened: &CommandProject) -> Result<Vec<HeldRow>, CallError> {
+    let filter = Filter::Status("running".to_owned());
+    let page = opened.tenant().list(filter, HELD_NAMED_MAX, None).await?;
+    let mut held = Vec::new();
+    for row in page.threads {
+        // One that has ended meanwhile has no lease.
+        let record = opened.tenant().get(&row.id).await;
+        if let Some(lease) = record.ok().and_then(|record| record.run.lease) {
+            held.push(run::held_row(opened, &lease));
+        }
+    }
+    Ok(held)
 }
 
 /// Threads that are left below threads that have ended.

@@ -94,9 +94,11 @@ fn record_result(answer: &mut RepairAnswer, thread: String, done: Result<(), Doc
     match done {
         Ok(()) => answer.repaired.push(thread),
         Err(error) if answer.failed.len() < FAILED_MAX => {
-            answer
-                .failed
-                .push(format!("{thread}: {}", fault::with_source(&error)));
+            let why = fault::with_source(&error);
+            answer.failed.push(match fault::is_of_records(&error) {
+                true => format!("{thread}: {why}: {}", fault::RECORDS_HINT),
+                false => format!("{thread}: {why}"),
+            });
         }
         Err(_) => {}
     }

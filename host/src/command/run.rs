@@ -1,5 +1,6 @@
 //! `run`, `resume` and `create`.
 
+use super::charges;
 use super::drive;
 use super::fault;
 use super::session::{CommandProject, CommandSession};
@@ -7,7 +8,7 @@ use super::tree_totals;
 use super::view;
 use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
-use threadkeep_cli::answer::ThreadAnswer;
+use threadkeep_cli::answer::{ChargedRow, HeldRow, ThreadAnswer};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::inputs;
@@ -140,12 +141,13 @@ pub fn with_created_hint(
 }
 
 /// Closes the runs of dead processes, if they may keep this thread from running, so that `recover`
-/// is not needed first. Returns the thread's new record.
+/// is not needed first. Returns the thread's new record, and what was charged for calls that those
+/// runs left under way.
 pub async fn recover_from_dead_holder(
     opened: &CommandProject,
     thread: wit::Thread,
     screen: &mut OutputScreen,
-) -> Result<wit::Thread, CommandFault> {
+) -> Result<(wit::Thread, Vec<ChargedRow>), CommandFault> {
     let in_the_way = match (thread.status.as_str(), &thread.run.lease) {
         // A child that it waits for may be held by a process that died; without this step only the
         // end of that lease would tell.
@@ -154,22 +156,33 @@ pub async fn recover_from_dead_holder(
         (_, None) => false,
     };
     if !in_the_way {
-        return Ok(thread);
+        return Ok((thread, Vec::new()));
     }
     let recovered = opened.project().recover(&[]).await;
-    for recovered in recovered.map_err(|error| fault::from_recovery(&error))? {
+    let recovered = recovered.map_err(|error| fault::from_recovery(&error))?;
+    let charged = charges::load_closing_charges(opened.tenant(), &recovered).await;
+    for recovered in recovered {
         opened.refresh_documents(&recovered, screen).await;
         let goes_on = tree_totals::lies_in(opened.tenant(), &recovered, &thread.id).await;
-        screen.note(&match goes_on {
-            true => format!("the process that held {recovered} died: it goes on"),
-            false => format!(
+        let outcome = opened.tenant().get(&recovered).await.ok();
+        let outcome = outcome.and_then(|found| found.outcome);
+        screen.note(&match (outcome, goes_on) {
+            (Some(outcome), _) => {
+                format!("the process that held {recovered} died: the thread is {outcome} now")
+            }
+            (None, true) => format!("the process that held {recovered} died: it goes on"),
+            (None, false) => format!(
                 "the process that held {recovered} died, too: `threadkeep resume {recovered}` \
                  goes on with it"
             ),
         });
     }
+    for row in &charged {
+        screen.note(&row.describe(&thread.id));
+    }
     let now = opened.tenant().get(&thread.id).await;
-    now.map_err(|error| fault::from_thread_call(opened, &thread.id, &error))
+    let now = now.map_err(|error| fault::from_thread_call(opened, &thread.id, &error))?;
+    Ok((now, charged))
 }
 
 /// Most held threads that are named.
@@ -190,7 +203,7 @@ pub async fn name_held_below(opened: &CommandProject, thread: &str, screen: &mut
             let Some(lease) = held.and_then(|held| held.run.lease) else {
                 continue;
             };
-            name_held(opened, &lease, screen);
+            held_row(opened, &lease).note(screen);
             named += 1;
             if named == HELD_NAMED_MAX {
                 return;
@@ -203,11 +216,13 @@ pub async fn name_held_below(opened: &CommandProject, thread: &str, screen: &mut
     }
 }
 
-/// Tells the user who holds a thread, and what to do about it.
-pub fn name_held(opened: &CommandProject, lease: &wit::Lease, screen: &mut OutputScreen) {
-    let (thread, holder) = (&lease.thread, &lease.holder);
-    let next = fault::busy_hint(opened, lease);
-    screen.note(&format!("{thread} is held by {holder}; {next}"));
+/// Describes who holds a thread, and what to do about it.
+pub fn held_row(opened: &CommandProject, lease: &wit::Lease) -> HeldRow {
+    HeldRow {
+        thread_id: lease.thread.clone(),
+        holder: lease.holder.clone(),
+        next: fault::busy_hint(opened, lease),
+    }
 }
 
 /// Resumes a thread in this process.
@@ -226,15 +241,16 @@ pub async fn resume(
     let thread = opened.tenant().get(&resume.thread).await;
     let thread =
         thread.map_err(|error| fault::from_thread_call(&opened, &resume.thread, &error))?;
-    let thread = recover_from_dead_holder(&opened, thread, screen).await?;
+    let (thread, charged) = recover_from_dead_holder(&opened, thread, screen).await?;
     check_resumable(&opened, &thread)?;
     name_held_below(&opened, &thread.id, screen).await;
     let answer = drive::run(&opened, &thread.id, message, screen).await;
-    let answer = answer.map_err(|fault| match fault.hint {
+    let mut answer = answer.map_err(|fault| match fault.hint {
         None if silent && thread.status == "idle" => {
             fault.with_hint(format!("threadkeep resume {} --message TEXT", thread.id))
         }
         _ => fault,
     })?;
+    answer.charged.splice(0..0, charged);
     Ok(screen.print_answer(&answer))
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use threadkeep::authority::{self, EnvironmentSnapshot, ProjectDir};
 use threadkeep::ceilings::FileBook;
-use threadkeep::documents::{DocumentWriter, ThreadDocuments};
+use threadkeep::documents::{DocumentError, DocumentWriter, ThreadDocuments};
 use threadkeep::engine::{CodeCache, Engine};
 use threadkeep::library::files::SCRIPT_BYTES_MAX;
 use threadkeep::limits::EngineLimits;
@@ -401,8 +401,19 @@ impl CommandProject {
         if let Some(documents) = &self.documents
             && let Err(error) = documents.refresh(thread).await
         {
-            warn_stale(thread, &error.to_string(), screen);
+            warn_unwritten(thread, &error, screen);
         }
+    }
+}
+
+/// Warns that the documents of a thread could not be brought up to date, with what mends it.
+pub fn warn_unwritten(thread: &str, error: &DocumentError, screen: &mut OutputScreen) {
+    match fault::is_of_records(error) {
+        true => screen.warn(&format!(
+            "the documents of {thread} are not up to date: {error}; {}",
+            fault::RECORDS_HINT
+        )),
+        false => warn_stale(thread, &error.to_string(), screen),
     }
 }
 

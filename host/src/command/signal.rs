@@ -9,7 +9,9 @@ use super::session::{CommandProject, CommandSession};
 use super::{fault, view};
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::{CapKind, SignalAnswer, ThreadAnswer, thread_or_unnamed};
+use threadkeep_cli::answer::{
+    CapKind, SignalAnswer, ThreadAnswer, UnreadableRow, advised_code, repeats_in_vain,
+};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::inputs;
@@ -187,13 +189,17 @@ async fn send_signal(
             false => fault,
         });
     }
-    if ends {
-        propagate_to_children(opened, thread, screen).await;
-    }
+    let propagation = match ends {
+        true => propagate_to_children(opened, thread, screen).await,
+        false => EndPropagation::default(),
+    };
     let record = tenant.get(thread).await.map_err(failed)?;
     opened.refresh_documents(&record.id, screen).await;
-    let can_go_on =
-        record.status == "suspended" && find_reached_cap(&record, &record.limits).is_none();
+    // A message makes another request of the one that has failed.
+    let in_vain = name == "raise" && record.cause.as_ref().is_some_and(is_in_vain);
+    let can_go_on = record.status == "suspended"
+        && !in_vain
+        && find_reached_cap(&record, &record.limits).is_none();
     let dead = record
         .run
         .lease
@@ -208,6 +214,8 @@ async fn send_signal(
         status: record.status,
         limits: view::limits(&record.limits),
         version: record.version,
+        unreadable: propagation.unreadable,
+        not_told: propagation.error,
         can_go_on,
         own_loop: record.run.step.as_deref() == Some("own-loop"),
         exit: CommandExit::Done,
@@ -227,7 +235,13 @@ async fn end_below(
     if tenant.get(thread).await.is_ok() || tenant.tree(thread, None).await.is_err() {
         return fault;
     }
-    propagate_to_children(opened, thread, screen).await;
+    let propagation = propagate_to_children(opened, thread, screen).await;
+    for row in &propagation.unreadable {
+        row.warn_not_told(screen);
+    }
+    if let Some(error) = &propagation.error {
+        screen.note(&format!("its children could not all be told: {error}"));
+    }
     let (mut ended, mut left, mut cursor) = (0_u64, Vec::new(), None);
     loop {
         let page = match tenant.tree(thread, cursor).await {
@@ -267,19 +281,37 @@ async fn end_below(
     CommandFault { message, ..fault }
 }
 
+/// Returns true if a resume after a raise would only repeat what has failed.
+fn is_in_vain(cause: &wit::Cause) -> bool {
+    repeats_in_vain(advised_code(&cause.code, cause.failure.as_deref()))
+}
+
+/// Threads that a propagation did not reach.
+#[derive(Default)]
+struct EndPropagation {
+    /// Threads that cannot be read.
+    unreadable: Vec<UnreadableRow>,
+    /// The reason why the propagation stopped, if it did.
+    error: Option<String>,
+}
+
 /// Propagates the end of a thread to the threads that it spawned. An intent that cannot be
 /// propagated now is in the records, for `recover` and the next run.
-async fn propagate_to_children(opened: &CommandProject, thread: &str, screen: &mut OutputScreen) {
+async fn propagate_to_children(
+    opened: &CommandProject,
+    thread: &str,
+    screen: &mut OutputScreen,
+) -> EndPropagation {
     let tenant = opened.tenant();
-    let swept = tenant.sweep_all(Some(thread)).await;
-    for child in swept.iter().flat_map(|swept| &swept.unreadable) {
-        screen.warn(&format!(
-            "{} cannot be read and was not told: {} (`threadkeep recover` tries again)",
-            thread_or_unnamed(&child.thread),
-            child.why.message
-        ));
-    }
-    let mut told = swept.map(|_| None);
+    let mut propagation = EndPropagation::default();
+    let mut told = match tenant.sweep_all(Some(thread)).await {
+        Ok(swept) => {
+            let unreadable = swept.unreadable.into_iter();
+            propagation.unreadable = unreadable.map(view::unreadable).collect();
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    };
     loop {
         let page = match told {
             Ok(cursor) => tenant.tree(thread, cursor).await,
@@ -288,17 +320,15 @@ async fn propagate_to_children(opened: &CommandProject, thread: &str, screen: &m
         let page = match page {
             Ok(page) => page,
             Err(error) => {
-                screen.note(&format!(
-                    "its children could not all be told ({error}): `threadkeep recover` tells them"
-                ));
-                return;
+                propagation.error = Some(error.to_string());
+                return propagation;
             }
         };
         for branch in page.branches.iter().filter(|branch| branch.depth > 0) {
             opened.refresh_documents(&branch.thread, screen).await;
         }
         match page.cursor {
-            None => return,
+            None => return propagation,
             cursor => told = Ok(cursor),
         }
     }

@@ -5,7 +5,6 @@ use serde_json::Value;
 use std::time::Duration;
 use threadkeep::documents::format_rfc3339;
 use threadkeep::driver::ThreadCosts;
-use threadkeep::error::describe;
 use threadkeep::wit;
 use threadkeep_cli::answer::{
     AccountFigures, AccountView, EventView, LimitsView, RunView, StatusCause, ThreadCost,
@@ -66,12 +65,15 @@ pub fn thread_row(thread: &wit::registry::Row) -> ThreadRow {
 
 /// Converts a thread that a list cannot show.
 pub fn unreadable(thread: wit::Unreadable) -> UnreadableRow {
-    let thread_id = thread.thread.clone();
-    let why = describe(&wit::Error::Corrupt(thread.into()));
+    // Whatever else is wrong with a record, an error about the thread says `corrupt`.
+    let code = match thread.why.code.as_str() {
+        "newer-format" => "newer-format",
+        _ => "corrupt",
+    };
     UnreadableRow {
-        thread_id,
-        code: why.code,
-        message: why.message,
+        thread_id: thread.thread,
+        code: code.to_owned(),
+        message: thread.why.message,
     }
 }
 

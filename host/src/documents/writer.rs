@@ -7,7 +7,7 @@
 //! lost when the process ends is done by the thread's next refresh, or by `repair`.
 
 use super::{DocumentError, FAILURES_MAX, ThreadDocuments};
-use crate::driver::CommitObserver;
+use crate::driver::{CommitNotice, CommitObserver};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -61,6 +61,13 @@ impl DocumentWriter {
         Self { shared }
     }
 
+    /// Queues a thread, whose documents are then brought up to date. Never blocks.
+    pub fn enqueue(&self, thread: &str) {
+        let thread = thread.to_ascii_lowercase();
+        self.shared.state.lock().enqueue(&thread);
+        self.shared.wake.notify_one();
+    }
+
     /// Waits until the documents of everything that was committed before this call are written, or
     /// have failed. Each failure is returned once.
     pub async fn flush(&self) -> FlushReport {
@@ -77,12 +84,8 @@ impl DocumentWriter {
 }
 
 impl CommitObserver for DocumentWriter {
-    fn on_commit(&self, thread: &str) {
-        self.shared
-            .state
-            .lock()
-            .enqueue(&thread.to_ascii_lowercase());
-        self.shared.wake.notify_one();
+    fn on_commit(&self, commit: &CommitNotice<'_>) {
+        self.enqueue(commit.thread);
     }
 }
 
@@ -287,13 +290,13 @@ mod tests {
     #[tokio::test]
     async fn many_commits_become_one_refresh() {
         let (writer, log) = test_writer();
-        writer.on_commit("slow");
+        writer.enqueue("slow");
         while writer.shared.state.lock().under_way.is_empty() {
             tokio::task::yield_now().await;
         }
         for _ in 0..100 {
-            writer.on_commit("Slow");
-            writer.on_commit("quick");
+            writer.enqueue("Slow");
+            writer.enqueue("quick");
         }
         log.gate.add_permits(2);
         assert!(writer.flush().await.failed.is_empty());
@@ -311,7 +314,7 @@ mod tests {
     async fn failures_are_kept_until_asked_for_or_made_good() {
         let (writer, log) = test_writer();
         for name in ["bad-1", "panic-1", "good"] {
-            writer.on_commit(name);
+            writer.enqueue(name);
         }
         let flushed = writer.flush().await;
         let names: Vec<&str> = flushed
@@ -322,7 +325,7 @@ mod tests {
         assert_eq!(names, ["bad-1", "panic-1"]);
         assert!(writer.flush().await.failed.is_empty(), "handed over once");
         for n in 0..FAILURES_MAX + 7 {
-            writer.on_commit(&format!("bad-{n}"));
+            writer.enqueue(&format!("bad-{n}"));
         }
         let flushed = writer.flush().await;
         assert_eq!((flushed.failed.len(), flushed.left_out), (FAILURES_MAX, 7));
@@ -366,7 +369,7 @@ mod tests {
     async fn dropping_writes_what_waits() {
         let (writer, log) = test_writer();
         for n in 0..20 {
-            writer.on_commit(&format!("t-{n}"));
+            writer.enqueue(&format!("t-{n}"));
         }
         let shared = Arc::clone(&writer.shared);
         drop(writer);
@@ -387,9 +390,9 @@ mod tests {
         };
         let first = runtime();
         let (writer, _log) = first.block_on(async { test_writer() });
-        writer.on_commit("slow");
+        writer.enqueue("slow");
         drop(first);
-        writer.on_commit("late");
+        writer.enqueue("late");
         let flushed = runtime().block_on(writer.flush());
         assert_eq!(flushed.failed.len(), 2);
     }

@@ -62,10 +62,24 @@ pub enum RunEvent {
         /// Its event.
         event: Box<RunEvent>,
     },
+    /// The run of a process that died was closed; the tree goes on with its thread.
+    Recovered {
+        /// The thread.
+        thread: String,
+        /// The version that closed it. Its entry tells what is charged for a call under way.
+        version: u64,
+    },
     /// The thread failed to begin so often that the run of its tree does not try again.
     LeftAlone {
         /// The reason of the last refusal.
         message: String,
+    },
+    /// The run goes on in another thread: the next link of its chain. What follows is of that one.
+    HandedOff {
+        /// The thread that the run has left.
+        from: String,
+        /// The thread that it goes on in.
+        to: String,
     },
     /// A turn is durable: what the thread has used so far.
     Turn(ThreadCosts),
@@ -152,8 +166,10 @@ pub struct StopCause {
 
 /// State of a thread whose run is no longer performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EndedRun {
-    /// The thread.
+    /// The thread that the run ended in. It may be another one than the run began in, which
+    /// [`RunEvent::HandedOff`] has reported then.
     pub thread: String,
     /// Its status.
     pub status: String,
@@ -228,6 +244,14 @@ impl EventSink {
                     RunEvent::Disbelieved { reported, counted }
                 }
             });
+        }
+    }
+
+    /// The same sink, for a run that goes on in another thread.
+    pub(super) fn follow_thread(&self, thread: &str) -> Self {
+        match self.child {
+            Some(_) => self.for_child(thread),
+            None => self.clone(),
         }
     }
 

@@ -4,10 +4,14 @@
 //! It decides nothing: the answer to `submit` is the next step. Everything that it emits as done is
 //! durable. Dropping the future of [`Driver::run`] drops the request in flight and leaves a thread
 //! that [`Driver::recover_lost`] closes, as does the next run that meets it.
+//!
+//! A run may go on in another thread than it began in: each step names its thread, and the driver
+//! follows it with conversation, sink, place in the queue and tree.
 
 mod conversation;
 mod events;
 mod nonce;
+mod observer;
 mod perform;
 mod post_run_work;
 mod queue;
@@ -17,6 +21,7 @@ mod tree;
 
 pub use events::{EndedRun, EventSink, RunEvent, StopCause, ThreadCosts};
 pub use nonce::fresh_nonce;
+pub use observer::{CommitNotice, CommitObserver};
 pub(crate) use post_run_work::PostRunWork;
 pub use post_run_work::{AFTER_QUEUE_MAX, AFTER_TIME_MAX, AfterRun, DurableReply};
 pub(crate) use queue::DriverShared;
@@ -32,6 +37,7 @@ use crate::tenant::{RecoveryReport, Tenant};
 use crate::tools::ToolSet;
 use crate::wit::{self, runner};
 use conversation::ThreadConversation;
+use parking_lot::Mutex;
 use queue::{RunLease, describe_holder};
 use run_admission::{RunAdmission, release_if_refused};
 use std::sync::Arc;
@@ -54,12 +60,6 @@ pub trait ModelProviders: Send + Sync {
     fn provider(&self, model: &str) -> Result<(Arc<dyn ModelProvider>, String), ModelFailure>;
 }
 
-/// Notified of every durable change of a thread, after it; must not block.
-pub trait CommitObserver: Send + Sync {
-    /// A commit on `thread` was made.
-    fn on_commit(&self, thread: &str);
-}
-
 /// Performs runs of one tenant. Cheap to clone.
 #[derive(Clone)]
 pub struct Driver {
@@ -75,6 +75,14 @@ pub struct Driver {
     tree_changed: Arc<Notify>,
     /// Set once the first run of the tree has begun.
     has_begun: Arc<AtomicBool>,
+    /// The runs of the tree that went on in another thread, in order, until the tree takes note.
+    hand_offs: Arc<Mutex<Vec<ThreadHandOff>>>,
+}
+
+/// A run that was in one thread and goes on in another.
+struct ThreadHandOff {
+    from: String,
+    to: String,
 }
 
 /// Reason why a run could not be performed to its end. The thread is as its last commit left it.
@@ -145,6 +153,7 @@ impl Driver {
             shared,
             tree_changed: Arc::default(),
             has_begun: Arc::default(),
+            hand_offs: Arc::default(),
         }
     }
 
@@ -198,7 +207,8 @@ impl Driver {
 
     /// Begins a run, or resumes one in place, and performs it until it is idle, suspended or ended,
     /// with all that it spawns: at most [`TREE_RUNS_MAX`] threads of its tree side by side. Returns
-    /// once none of them can go on.
+    /// once none of them can go on. The run may end in another thread than it began in:
+    /// [`EndedRun::thread`].
     ///
     /// `input` is a JSON message of a user, or `None` to try again.
     ///
@@ -246,7 +256,8 @@ impl Driver {
         let claimed = driver.tenant.claim(thread, &holding.holder, proof).await;
         let handle = claimed.inspect_err(|error| release_if_refused(error, &mut holding))?;
         let begun = (handle, RunAdmission::from_permit(permit));
-        driver.perform_leased(begun, &mut holding, sink, stop).await
+        let leased = driver.perform_leased(thread, begun, &mut holding, sink, stop);
+        leased.await
     }
 
     /// Closes the runs of this process whose futures were dropped, or that could not be performed
@@ -281,69 +292,75 @@ impl Driver {
         }
     }
 
-    /// Performs a run that has its lease. Without `release`, dropping the lease records the run as
-    /// lost.
+    /// Performs a run that has its lease; `thread` is the one that was asked for. Without
+    /// `release`, dropping the lease records the run as lost.
     async fn perform_leased(
         &self,
-        (handle, mut admitted): (runner::Handle, RunAdmission),
+        thread: &str,
+        (handle, mut admission): (runner::Handle, RunAdmission),
         holding: &mut RunLease,
         sink: &EventSink,
         stop: &StopReceiver,
     ) -> Result<EndedRun, DriveError> {
-        admitted.permit.set_notice_receiver(sink.notice_receiver());
-        let done = self
-            .perform_steps(handle, &admitted.permit, sink, stop)
-            .await;
+        let begun = (handle, &mut admission);
+        let done = self.perform_steps(thread, begun, sink, stop).await;
         if matches!(done, Ok(_) | Err(DriveError::Fenced(_))) {
             holding.release();
         }
         if let Ok(ended) = &done
             && ended.status != "waiting"
         {
+            let sink = sink.follow_thread(&ended.thread);
             self.post_run_work
                 .iter()
-                .for_each(|work| work.queue_ended_run(ended, sink));
+                .for_each(|work| work.queue_ended_run(ended, &sink));
         }
         done
     }
 
     async fn perform_steps(
         &self,
-        handle: runner::Handle,
-        permit: &RunPermit,
+        thread: &str,
+        (handle, admission): (runner::Handle, &mut RunAdmission),
         sink: &EventSink,
         stop: &StopReceiver,
     ) -> Result<EndedRun, DriveError> {
-        let thread = handle.thread.id.clone();
-        self.notify_commit(&thread);
-        sink.emit(RunEvent::Started {
-            thread: thread.clone(),
-            run: handle.thread.run.number.into(),
-            version: handle.step.version,
-        });
+        let runner::Handle {
+            thread: record,
+            token,
+            mut step,
+        } = handle;
         let mut run = perform::Run {
             driver: self,
-            thread: thread.clone(),
-            agent: handle.thread.agent.clone(),
-            token: handle.token,
-            permit,
-            sink,
+            thread: thread.to_owned(),
+            agent: record.agent,
+            token,
+            admission,
+            sink: sink.clone(),
             stop: stop.clone(),
             conversation: ThreadConversation::default(),
             reported_wait: None,
         };
-        let mut step = handle.step;
+        run.watch_permit();
+        run.follow(&record.id).await;
+        self.notify_step(&step).await;
+        run.sink.emit(RunEvent::Started {
+            thread: record.id,
+            run: record.run.number.into(),
+            version: step.version,
+        });
+        run.follow(&step.thread).await;
         // A thread that was never run has no descendants.
         if !self.has_begun.swap(true, Ordering::Relaxed) && step.version > 1 {
             self.tree_changed.notify_one();
         }
         while step.kind != "finished" {
             step = run.perform(step).await?;
-            self.notify_commit(&thread);
+            self.notify_step(&step).await;
         }
-        let ended = EndedRun::from_thread(&self.read_ended_thread(&thread).await?);
-        sink.emit(match ended.status.as_str() {
-            "waiting" => RunEvent::Waits { thread },
+        let ended = EndedRun::from_thread(&self.read_ended_thread(&run.thread).await?);
+        run.sink.emit(match ended.status.as_str() {
+            "waiting" => RunEvent::Waits { thread: run.thread },
             _ => RunEvent::Ended(Box::new(ended.clone())),
         });
         Ok(ended)
@@ -362,11 +379,5 @@ impl Driver {
             pause *= 2;
         }
         self.tenant.get(thread).await
-    }
-
-    fn notify_commit(&self, thread: &str) {
-        if let Some(observer) = &self.observer {
-            observer.on_commit(thread);
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! One step of one run: performed, then submitted.
 
 use super::conversation::ThreadConversation;
+use super::run_admission::RunAdmission;
 use super::{
     DriveError, Driver, DurableReply, EventSink, RunEvent, StopLevel, StopReceiver, ThreadCosts,
 };
@@ -37,12 +38,13 @@ const PARTIAL_BYTES_MAX: usize = 40 << 10;
 /// A run whose lease this driver has.
 pub(super) struct Run<'a> {
     pub(super) driver: &'a Driver,
+    /// The thread that the run is in.
     pub(super) thread: String,
     pub(super) agent: Option<String>,
     pub(super) token: u64,
-    /// Admits every model and tool call.
-    pub(super) permit: &'a RunPermit,
-    pub(super) sink: &'a EventSink,
+    /// Its permit admits every model and tool call.
+    pub(super) admission: &'a mut RunAdmission,
+    pub(super) sink: EventSink,
     pub(super) stop: StopReceiver,
     pub(super) conversation: ThreadConversation,
     /// The last step whose wait for money was reported: a step keeps its number while it waits on.
@@ -124,6 +126,44 @@ impl ModelProvider for ObservedProvider<'_> {
 }
 
 impl Run<'_> {
+    /// Goes on with the thread that a step names: nothing of the other thread's conversation is
+    /// held for it. Does nothing for the thread that the run is in.
+    pub(super) async fn follow(&mut self, thread: &str) {
+        if self.thread == thread {
+            return;
+        }
+        let from = std::mem::replace(&mut self.thread, thread.to_owned());
+        self.driver.record_hand_off(&from, thread);
+        // The caller may have written the id in other letters.
+        if from.eq_ignore_ascii_case(thread) {
+            return;
+        }
+        self.conversation = ThreadConversation::default();
+        self.reported_wait = None;
+        self.driver.notify_change(&from);
+        self.sink.emit(RunEvent::HandedOff {
+            from,
+            to: thread.to_owned(),
+        });
+        self.sink = self.sink.follow_thread(thread);
+        self.watch_permit();
+        self.admission.move_to(&self.driver.shared, thread);
+        // Only for the work after its replies: the run goes on if the read fails.
+        if let Ok(record) = self.driver.tenant.get(thread).await {
+            self.agent = record.agent;
+        }
+    }
+
+    /// Sends the notices of the permit to the run's sink.
+    pub(super) fn watch_permit(&mut self) {
+        let receiver = self.sink.notice_receiver();
+        self.admission.permit.set_notice_receiver(receiver);
+    }
+
+    fn permit(&self) -> &RunPermit {
+        &self.admission.permit
+    }
+
     /// Performs a step, submits its result, and returns the next step.
     pub(super) async fn perform(&mut self, step: runner::Step) -> Result<runner::Step, DriveError> {
         let outcome = match step.kind.as_str() {
@@ -147,7 +187,7 @@ impl Run<'_> {
                 version: step.version + 1,
             };
             for work in &self.driver.post_run_work {
-                work.queue_reply(&replied, self.sink);
+                work.queue_reply(&replied, &self.sink);
             }
         }
         if next.concerns_others {
@@ -158,6 +198,7 @@ impl Run<'_> {
             self.sink
                 .emit(RunEvent::Turn(ThreadCosts::from_thread(&thread)));
         }
+        self.follow(&next.thread).await;
         if let (Some(message), "wait") = (failed, next.kind.as_str()) {
             let millis = next.until.map_or(0, |until| self.millis_until(until));
             self.sink.emit(RunEvent::Retry { millis, message });
@@ -234,7 +275,7 @@ impl Run<'_> {
         let provider = ObservedProvider::new(&*provider);
         let left = self.time_until(step.deadline);
         let call = self
-            .permit
+            .permit()
             .complete_unsettled(&provider, request, &on_delta, left);
         let answer = self
             .perform_with_polls(call, StopLevel::Cancel, &partial, POLL)
@@ -306,9 +347,9 @@ impl Run<'_> {
         });
         let longest = Duration::from_millis(call.timeout).min(left);
         let tools = &*self.driver.tools;
-        let called = self
-            .permit
-            .call_tool_unsettled(tools, (&call.name, &call.arguments), longest);
+        let called =
+            self.permit()
+                .call_tool_unsettled(tools, (&call.name, &call.arguments), longest);
         let (called, settling) = called.await;
         let ToolCallOutcome {
             result,
@@ -329,7 +370,7 @@ impl Run<'_> {
             content: wit::text_content(&result.content),
             patches: String::new(),
             operations: String::new(),
-            cost: 0,
+            cost: result.cost_nanos,
         };
         (outcome, settling)
     }

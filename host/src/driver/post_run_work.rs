@@ -24,6 +24,7 @@ pub const AFTER_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// A reply of a model that is durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DurableReply {
     /// The thread.
     pub thread: String,

@@ -1,24 +1,40 @@
 //! The beginning of a run: it gets room among the runs that the policy allows, its place in the
 //! queue of its thread, and the lease of the thread.
 
-use super::queue::{LeasePolls, QueuePlace, RunLease, WaitDeadline, WaitEnd};
+use super::queue::{DriverShared, LeasePolls, QueuePlace, RunLease, WaitDeadline, WaitEnd};
 use super::{DriveError, Driver, EndedRun, EventSink, OnBusy, StopReceiver};
 use crate::ceilings::RunPermit;
 use crate::error::CallError;
 use crate::wit::{self, runner};
+use std::sync::Arc;
 
 /// Room of a run among the runs of its process, and its place in the queue of its thread.
 pub(super) struct RunAdmission {
     /// Released before the place, as fields are dropped in their order: the next run in the queue
     /// needs the room.
     pub(super) permit: RunPermit,
-    _place: Option<QueuePlace>,
+    place: Option<QueuePlace>,
 }
 
 impl RunAdmission {
     pub(super) fn from_permit(permit: RunPermit) -> Self {
-        let _place = None;
-        Self { permit, _place }
+        Self {
+            permit,
+            place: None,
+        }
+    }
+
+    /// Moves the run to the queue of the thread that it goes on in; it has the lease already. Those
+    /// that wait for the thread that it left are no longer held up by it.
+    pub(super) fn move_to(&mut self, shared: &Arc<DriverShared>, thread: &str) {
+        if self.place.is_none() {
+            return;
+        }
+        self.place = shared.join_queue(thread);
+        if let Some(place) = &mut self.place {
+            // Another run may be at the head: it waits for the lease, which this one has.
+            place.try_reach_head();
+        }
     }
 }
 
@@ -82,7 +98,8 @@ impl Driver {
                 queued.await?
             }
         };
-        driver.perform_leased(begun, &mut holding, sink, stop).await
+        let leased = driver.perform_leased(thread, begun, &mut holding, sink, stop);
+        leased.await
     }
 
     async fn start_run(
@@ -152,8 +169,8 @@ impl Driver {
             match self.start_run(thread, input.clone(), holding).await {
                 Err(DriveError::Call(CallError::Refused(wit::Error::Busy(_)))) => drop(permit),
                 begun => {
-                    let _place = Some(place);
-                    return Ok((begun?, RunAdmission { permit, _place }));
+                    let place = Some(place);
+                    return Ok((begun?, RunAdmission { permit, place }));
                 }
             }
             if let Err(end) = patience.wait_for(polls.wait_for_next()).await {

@@ -11,7 +11,9 @@
 
 mod look;
 
-use super::{DriveError, Driver, EndedRun, EventSink, RunEvent, StopLevel, StopReceiver};
+use super::{
+    DriveError, Driver, EndedRun, EventSink, RunEvent, StopLevel, StopReceiver, ThreadHandOff,
+};
 use crate::ceilings::RunPermit;
 use crate::error::{CallError, describe};
 use crate::wit::{self, runner};
@@ -42,17 +44,37 @@ const BEGINS_FAILED_MAX: u32 = 5;
 /// bounds the cost of a store that is full again and again.
 const REVIVALS_MAX: u32 = 64;
 
-/// The outcome of one run of the tree.
+/// The outcome of one run of the tree, and the thread that it began in.
 type TreeRunResult = (String, Result<EndedRun, DriveError>);
+
+/// A thread that this driver performs.
+struct PerformedThread {
+    /// The thread that the run began in.
+    begun: String,
+    /// The thread that the run is in.
+    current: String,
+}
+
+impl PerformedThread {
+    fn new(thread: &str) -> Self {
+        Self {
+            begun: thread.to_owned(),
+            current: thread.to_owned(),
+        }
+    }
+}
 
 /// The runs of one tree that this driver performs.
 struct RunTree<'a> {
     driver: &'a Driver,
-    top: &'a str,
+    /// The thread at the top. It changes if the run of the top goes on in another thread.
+    top: String,
+    /// The threads that the top has been: an id that comes again is no link of a chain.
+    former_tops: HashSet<String>,
     sink: &'a EventSink,
     stop: &'a StopReceiver,
     runs: FuturesUnordered<BoxFuture<'a, TreeRunResult>>,
-    running: Vec<String>,
+    running: Vec<PerformedThread>,
     /// Threads that failed to begin: the time until which they are left alone, and the number of
     /// failures.
     refused: HashMap<String, (Instant, u32)>,
@@ -102,15 +124,17 @@ impl Driver {
         let driver = Self {
             tree_changed: Arc::default(),
             has_begun: Arc::default(),
+            hand_offs: Arc::default(),
             ..self.clone()
         };
         let tree = RunTree {
             driver: &driver,
-            top: thread,
+            top: thread.to_owned(),
+            former_tops: HashSet::new(),
             sink,
             stop,
             runs: FuturesUnordered::new(),
-            running: vec![thread.to_owned()],
+            running: vec![PerformedThread::new(thread)],
             refused: HashMap::new(),
             revived: HashMap::new(),
             silent: HashMap::new(),
@@ -224,10 +248,10 @@ impl RunTree<'_> {
     /// The outcome of the top. A waiting top may have been ended since.
     async fn top_outcome(self) -> Result<EndedRun, DriveError> {
         if !self.is_top_waiting() {
-            let none = || Err(DriveError::GivenUp(self.top.to_owned()));
+            let none = || Err(DriveError::GivenUp(self.top.clone()));
             return self.result.unwrap_or_else(none);
         }
-        let ended = EndedRun::from_thread(&self.driver.read_ended_thread(self.top).await?);
+        let ended = EndedRun::from_thread(&self.driver.read_ended_thread(&self.top).await?);
         if ended.status != "waiting" {
             self.sink.emit(RunEvent::Ended(Box::new(ended.clone())));
         }
@@ -245,8 +269,11 @@ impl RunTree<'_> {
     }
 
     /// Records that a run of the tree has stopped.
-    fn record_stopped_run(&mut self, (thread, done): TreeRunResult) {
-        self.running.retain(|running| *running != thread);
+    fn record_stopped_run(&mut self, (begun, done): TreeRunResult) {
+        self.follow_hand_offs();
+        let stopped = self.running.iter().position(|run| run.begun == begun);
+        let stopped = stopped.map(|place| self.running.swap_remove(place).current);
+        let thread = stopped.unwrap_or(begun);
         let top = thread == self.top;
         let error = match done {
             Ok(ended) => {
@@ -280,6 +307,35 @@ impl RunTree<'_> {
         }
     }
 
+    /// Takes note of the runs that went on in another thread.
+    fn follow_hand_offs(&mut self) {
+        let hand_offs = std::mem::take(&mut *self.driver.hand_offs.lock());
+        for ThreadHandOff { from, to } in hand_offs {
+            for run in &mut self.running {
+                if run.current == from {
+                    run.current.clone_from(&to);
+                }
+            }
+            // What bounds the cost of a thread bounds that of its chain.
+            if let Some(times) = self.revived.remove(&from) {
+                *self.revived.entry(to.clone()).or_default() += times;
+            }
+            if self.top == from {
+                self.move_top(to);
+            }
+        }
+    }
+
+    fn move_top(&mut self, to: String) {
+        let from = std::mem::replace(&mut self.top, to);
+        self.former_tops.insert(from);
+    }
+
+    /// True if this driver performs the thread.
+    fn is_performing(&self, thread: &str) -> bool {
+        self.running.iter().any(|run| run.current == thread)
+    }
+
     /// Keeps a place in the queue for room as long as a thread finds none.
     fn update_queue_place(&mut self, stopped: bool) {
         // An unused permit is returned to others.
@@ -303,15 +359,17 @@ impl RunTree<'_> {
 
     /// Performs a thread, unless it is being performed already or failed to begin a moment ago.
     fn perform_thread(&mut self, thread: &str, proof: Option<runner::Proof>) -> bool {
-        let running = self.running.iter().any(|running| running == thread);
-        if running || self.is_backing_off(thread) || self.running.len() >= TREE_RUNS_MAX {
+        if self.is_performing(thread)
+            || self.is_backing_off(thread)
+            || self.running.len() >= TREE_RUNS_MAX
+        {
             return false;
         }
         let Some(permit) = self.take_permit() else {
             return false;
         };
         let thread = thread.to_owned();
-        self.running.push(thread.clone());
+        self.running.push(PerformedThread::new(&thread));
         self.has_children |= thread != self.top;
         let (driver, stop) = (self.driver, self.stop);
         let sink = self.sink_of(&thread);

@@ -133,8 +133,9 @@ pub enum ReplyBlock {
     },
 }
 
-/// A complete reply.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// A complete reply. It is built by [`ModelCompletion::new`] and may have more parts later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ModelCompletion {
     /// The blocks, in order.
     pub blocks: Vec<ReplyBlock>,
@@ -149,6 +150,41 @@ pub struct ModelCompletion {
     pub id: Option<String>,
     /// The model that answered, as the provider names it.
     pub model: Option<String>,
+}
+
+impl ModelCompletion {
+    /// Makes a reply of which the provider reports no usage and names no session.
+    pub fn new(blocks: Vec<ReplyBlock>, finish: impl Into<String>) -> Self {
+        Self {
+            blocks,
+            finish: finish.into(),
+            usage: None,
+            session: None,
+            id: None,
+            model: None,
+        }
+    }
+
+    /// Adds the usage that the provider reported.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Usage) -> Self {
+        self.usage = Some(usage);
+        self
+    }
+
+    /// Adds the provider's id of the reply and the model that answered, as the provider names it.
+    #[must_use]
+    pub fn with_source(mut self, id: Option<String>, model: Option<String>) -> Self {
+        (self.id, self.model) = (id, model);
+        self
+    }
+
+    /// Adds the session to continue.
+    #[must_use]
+    pub fn with_session(mut self, session: impl Into<String>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
 }
 
 /// The kind of a failure. The runner's reaction depends on it and on nothing else.

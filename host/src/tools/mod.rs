@@ -23,8 +23,13 @@ const NOTE_BYTES: usize = 512;
 /// Most bytes of content that a tool collects before its notes.
 const CONTENT_BYTES_MAX: usize = RESULT_BYTES_MAX - NOTE_BYTES;
 
+/// Most nano-USD that one call may report as its cost, as `wit/types.wit` bounds it. A report above
+/// it is cut.
+pub const TOOL_COST_NANOS_MAX: u64 = 1_000_000_000_000_000;
+
 /// A tool in a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ToolEntry {
     /// `[A-Za-z0-9_-]`, at most 64 bytes.
     pub name: String,
@@ -40,14 +45,52 @@ pub struct ToolEntry {
     pub timeout: Duration,
 }
 
+impl ToolEntry {
+    /// Makes the entry of a tool whose calls have effects, need no consent, and take at most
+    /// `timeout`. `schema` is the JSON Schema of the arguments, as text.
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        schema: impl Into<String>,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema: schema.into(),
+            idempotent: false,
+            consent: false,
+            timeout,
+        }
+    }
+
+    /// Marks a repeated call as having the effect of a single one.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    /// Marks each call as needing a person's consent.
+    #[must_use]
+    pub fn with_consent(mut self) -> Self {
+        self.consent = true;
+        self
+    }
+}
+
 /// The result of a tool call. A failure of the tool is a result too: the model reads it and
-/// continues.
+/// continues. It is built by [`ToolResult::ok`] or [`ToolResult::failure`] and what is added to
+/// that, and may have more parts later.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ToolResult {
     /// The text that the model is shown.
     pub content: String,
     /// True if the tool failed.
     pub failed: bool,
+    /// Nano-USD that the call itself cost.
+    pub cost_nanos: u64,
 }
 
 impl ToolResult {
@@ -56,15 +99,26 @@ impl ToolResult {
         Self {
             content: content.into(),
             failed: false,
+            cost_nanos: 0,
         }
     }
 
     /// Makes a failed result: a sentence that tells the model what to do.
     pub fn failure(content: impl Into<String>) -> Self {
         Self {
-            content: content.into(),
             failed: true,
+            ..Self::ok(content)
         }
+    }
+
+    /// Adds the cost of the call itself, in nano-USD, at most [`TOOL_COST_NANOS_MAX`]. The commit
+    /// that records the result settles it on the thread's account, and it counts against the
+    /// operator's ceiling on spend. No money is set aside before the call, so a cap on spend ends
+    /// the run only afterwards.
+    #[must_use]
+    pub fn with_cost(mut self, nanos: u64) -> Self {
+        self.cost_nanos = nanos;
+        self
     }
 }
 

@@ -178,19 +178,15 @@ impl ModelProvider for LoopingModel {
             raw: None,
         };
         let last = messages >= self.most;
-        let completion = ModelCompletion {
-            blocks: match last {
-                true => vec![text],
-                false => vec![text, call],
-            },
-            finish: if last { "stop" } else { "tool_use" }.to_owned(),
-            usage: Some(Usage {
-                input: 1_000,
-                output: 500,
-                ..Usage::default()
-            }),
-            ..ModelCompletion::default()
+        let (blocks, finish) = match last {
+            true => (vec![text], "stop"),
+            false => (vec![text, call], "tool_use"),
         };
+        let completion = ModelCompletion::new(blocks, finish).with_usage(Usage {
+            input: 1_000,
+            output: 500,
+            ..Usage::default()
+        });
         Box::pin(std::future::ready(Ok(completion)))
     }
 }

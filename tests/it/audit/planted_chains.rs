@@ -56,7 +56,7 @@ fn link_chain_sql() -> String {
             "INSERT INTO record_head (name, version, value) SELECT 'second', 1, json_set(value, \
              '$.version', 0, '$.hash', '{}', '$.counters', json('{{}}')) FROM record_head WHERE \
              name = 'idle'",
-            threadkeep_core::thread::genesis_hash("second", "idle")
+            threadkeep_core::thread::genesis_hash("second", "idle", None)
         ),
         "INSERT INTO record_index (name, version, value) SELECT replace(name, char(1) || \
          'idle', char(1) || 'second'), 1, value FROM record_index WHERE name LIKE '%' || \

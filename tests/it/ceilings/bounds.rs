@@ -17,12 +17,9 @@ use threadkeep::tools::RESULT_BYTES_MAX;
 /// A reply of `blocks` blocks of `bytes` bytes each.
 fn reply(blocks: usize, bytes: usize) -> ModelCompletion {
     let text = "é".repeat(bytes / 2);
-    ModelCompletion {
-        blocks: vec![ReplyBlock::Text { text }; blocks],
-        finish: String::new(),
-        usage: usage(10, 1),
-        ..ModelCompletion::default()
-    }
+    let mut reply = ModelCompletion::new(vec![ReplyBlock::Text { text }; blocks], "");
+    reply.usage = usage(10, 1);
+    reply
 }
 
 /// Symptom: an embedder's tool or model could hand any number of bytes to the component, which
@@ -30,10 +27,7 @@ fn reply(blocks: usize, bytes: usize) -> ModelCompletion {
 /// permit bounds all of them.
 #[tokio::test]
 async fn replies_of_any_provider_are_bounded() {
-    let of = |session: usize| ModelCompletion {
-        session: Some("s".repeat(session)),
-        ..reply(1, 0)
-    };
+    let of = |session: usize| reply(1, 0).with_session("s".repeat(session));
     for (what, completion, fits) in [
         ("all bytes", reply(1, REPLY_BYTES_MAX), true),
         ("a byte more", reply(1, REPLY_BYTES_MAX + 2), false),
@@ -114,10 +108,9 @@ fn usages() -> [(&'static str, ProviderAnswer, Option<Usage>, u64); 7] {
         text: "x".repeat(16_000),
     };
     let reply = |usage| {
-        Ok(ModelCompletion {
-            blocks: vec![long.clone()],
-            ..says(usage).unwrap()
-        })
+        let mut reply = says(usage).unwrap();
+        reply.blocks = vec![long.clone()];
+        Ok(reply)
     };
     let absurd = 1_000_000_000_000_000_000;
     // 100 bytes were sent and 50 tokens asked for: of either, twice that and 10,000 are believed.

@@ -107,14 +107,10 @@ pub fn usage(input: u64, output: u64) -> Option<Usage> {
 }
 
 pub fn says(usage: Option<Usage>) -> Result<ModelCompletion, ModelFailure> {
-    Ok(ModelCompletion {
-        blocks: vec![ReplyBlock::Text {
-            text: "t".repeat(10),
-        }],
-        finish: "stop".to_owned(),
-        usage,
-        ..ModelCompletion::default()
-    })
+    let text = "t".repeat(10);
+    let mut reply = ModelCompletion::new(vec![ReplyBlock::Text { text }], "stop");
+    reply.usage = usage;
+    Ok(reply)
 }
 
 pub fn fails(sent: bool, usage: Option<Usage>) -> Result<ModelCompletion, ModelFailure> {

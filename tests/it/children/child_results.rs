@@ -2,6 +2,7 @@
 //! requested results come first.
 
 use super::fixture::{ThreadFamily, ToolCallResult};
+use crate::history::branch_fixture::{PlantedLink, plant_link};
 use crate::runner::fixture::{calls, fails, says};
 use serde_json::{Value, json};
 use threadkeep_core::history::escaped_bytes;
@@ -130,6 +131,40 @@ fn a_transcript_shows_the_newest_messages() {
         assert_eq!(lines[0].starts_with("[cut: the newest"), cuts, "{last}");
         let bytes = lines.iter().any(|line| line.contains(" bytes shown]"));
         assert_eq!((bytes, lines.len() > 3), (cuts, cuts), "{last}");
+    }
+}
+
+/// A child that was continued shows what it rests on, too.
+#[test]
+fn a_transcript_of_a_link_goes_back_along_its_path() {
+    let mut family = ThreadFamily::new();
+    let boss = family.boss.clone();
+    let child = family.spawn_running("work");
+    family.world.submit(&child, says("words before")).unwrap();
+    let link = PlantedLink {
+        tip: &child,
+        id: "link",
+        directive: Some("work"),
+        from: 1,
+    };
+    plant_link(&family.world, link);
+    family.world.start("link", Some("words between")).unwrap();
+    family.world.submit("link", says("words after")).unwrap();
+    for last in [1, 2, 3, 4, 50] {
+        let read = ("read_transcript", json!({"thread": "link", "last": last}));
+        let got = family.reply(&boss, &[read]);
+        let shown = [
+            "Execute the directive.",
+            "words before",
+            "words between",
+            "words after",
+        ];
+        let lines: Vec<&str> = got[0].2.lines().collect();
+        let expected = &shown[shown.len() - shown.len().min(last)..];
+        assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+        for (line, words) in lines.iter().zip(expected) {
+            assert!(line.contains(words), "{line} {words}");
+        }
     }
 }
 

@@ -61,10 +61,7 @@ impl ThreadFamily {
     /// Results in the newest entry.
     pub fn results(&self, thread: &str) -> Vec<ToolCallResult> {
         let loaded = self.load(thread);
-        let entry = self
-            .world
-            .service
-            .entry(&loaded.key(), loaded.head.value.version);
+        let entry = self.world.service.entry(&loaded, loaded.head.value.version);
         let events = entry.unwrap().unwrap().events;
         let results = events.into_iter().filter_map(|event| match event {
             Event::ToolResult(result) => Some((result.name, result.failed, result.text)),

@@ -223,8 +223,9 @@ impl RandomForest {
     }
 
     fn count_results(&mut self, loaded: &LoadedThread) {
-        let (key, version) = (loaded.key(), loaded.head.value.version);
-        let entry = self.world.service.entry(&key, version).unwrap().unwrap();
+        let version = loaded.head.value.version;
+        let entry = self.world.service.entry(loaded, version);
+        let entry = entry.unwrap().unwrap();
         for event in entry.events {
             let Event::ToolResult(result) = event else {
                 continue;

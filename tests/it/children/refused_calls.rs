@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_core::id::ID_BYTES_MAX;
-use threadkeep_core::limits::{CAP_MAX, ThreadCaps};
+use threadkeep_core::limits::{CAP_MAX, COUNT_CAP_MAX, ThreadCaps};
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::SPAWNS_MAX;
 use threadkeep_tests::fixture::MapLibrary;
@@ -121,21 +121,21 @@ fn the_largest_reserves_are_refused_or_kept() {
 }
 
 /// Symptom: a cap above 2^63 was accepted and read elsewhere as a negative number. Cause: caps were
-/// any number of 64 bits. Fix: the largest is 2^63 - 1. Kind: each cap, at a creation and at a
-/// raise; the parser's tests cover a directive's.
+/// any number of 64 bits. Fix: the largest is 2^63 - 1, of a count 2^31 - 1. Kind: each cap, at a
+/// creation and at a raise; the parser's tests cover a directive's.
 #[test]
 fn caps_above_the_largest_are_refused() {
     let mut world = RunnerFixture::new();
     let thread = world.create(Some("work"));
-    let each = |cap: u64| {
-        let (count, none) = (Some(cap), ThreadCaps::NONE);
+    let each = |count: u64, cap: u64| {
+        let (count, number, none) = (Some(count), Some(cap), ThreadCaps::NONE);
         [
             ThreadCaps {
                 turns: count,
                 ..none
             },
             ThreadCaps {
-                tokens: count,
+                tokens: number,
                 ..none
             },
             ThreadCaps {
@@ -147,7 +147,7 @@ fn caps_above_the_largest_are_refused() {
                 ..none
             },
             ThreadCaps {
-                duration: count,
+                duration: number,
                 ..none
             },
             ThreadCaps {
@@ -156,7 +156,8 @@ fn caps_above_the_largest_are_refused() {
             },
         ]
     };
-    for caps in each(CAP_MAX + 1).into_iter().chain(each(u64::MAX)) {
+    let above = each(COUNT_CAP_MAX + 1, CAP_MAX + 1);
+    for caps in above.into_iter().chain(each(u64::MAX, u64::MAX)) {
         let raised = world.service.signal(&thread, "r", &raise(caps));
         assert_eq!(code(&raised.unwrap_err()), "invalid", "{caps:?}");
         let mut draft = threadkeep_core::thread::ThreadDraft::default();
@@ -164,7 +165,7 @@ fn caps_above_the_largest_are_refused() {
         let created = world.service.create(&draft);
         assert_eq!(code(&created.unwrap_err()), "invalid", "{caps:?}");
     }
-    for (n, caps) in each(CAP_MAX).into_iter().enumerate() {
+    for (n, caps) in each(COUNT_CAP_MAX, CAP_MAX).into_iter().enumerate() {
         let name = format!("r{n}");
         world.service.signal(&thread, &name, &raise(caps)).unwrap();
     }

@@ -33,8 +33,7 @@ impl RandomForest {
     /// the end of another child was enough: the parent would end without that child's result.
     pub(super) fn check_wait_answer(&self, parent: &LoadedThread, result: &ToolResult) {
         let told: Value = serde_json::from_str(&result.text).unwrap();
-        let key = parent.key();
-        let entry = self.world.service.entry(&key, result.version);
+        let entry = self.world.service.entry(parent, result.version);
         let events = entry.unwrap().unwrap().events;
         let Event::ToolUse(call) = &events[result.index as usize] else {
             panic!("a result without its call");

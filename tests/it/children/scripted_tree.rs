@@ -62,16 +62,12 @@ impl ModelProvider for ActingModel {
             tokio::time::sleep(pause).await;
             self.now.fetch_sub(1, Ordering::SeqCst);
             let last = request.messages.last().map_or("", String::as_str);
-            Ok(ModelCompletion {
-                blocks: (self.act)(&who, before, last),
-                finish: "stop".to_owned(),
-                usage: Some(Usage {
-                    input: 1_000,
-                    output: 50,
-                    ..Usage::default()
-                }),
-                ..ModelCompletion::default()
-            })
+            let blocks = (self.act)(&who, before, last);
+            Ok(ModelCompletion::new(blocks, "stop").with_usage(Usage {
+                input: 1_000,
+                output: 50,
+                ..Usage::default()
+            }))
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The `threadkeep` command as people and programs use it: real processes on real directories.
 
+mod advice;
 mod budget;
 mod chat;
 mod commands;

@@ -29,14 +29,16 @@ fn a_killed_run_is_recovered_at_once_and_goes_on_in_place() {
         "{}",
         found.out
     );
-    assert_eq!(
-        project.json(&["recover"]),
-        json!({"recovered": ["lost"], "unreadable": [], "left": [], "exit": 0})
-    );
-    assert_eq!(
-        project.json(&["recover"]),
-        json!({"recovered": [], "unreadable": [], "left": [], "exit": 0})
-    );
+    let mut recovered = project.json(&["recover"]);
+    let charged = recovered["charged"].take();
+    assert_eq!(charged.as_array().map(Vec::len), Some(1), "{charged}");
+    assert_eq!(charged[0]["thread_id"], "lost");
+    let nothing = json!({"recovered": [], "ended": [], "charged": [], "held": [],
+        "unreadable": [], "left": [], "exit": 0});
+    let mut expected = nothing.clone();
+    (expected["recovered"], expected["charged"]) = (json!(["lost"]), json!(null));
+    assert_eq!(recovered, expected);
+    assert_eq!(project.json(&["recover"]), nothing);
     let shown = project.json(&["show", "lost"]);
     assert_eq!(shown["thread"]["cause"]["code"], "recovered");
     assert_eq!(

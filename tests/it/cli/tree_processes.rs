@@ -197,6 +197,18 @@ fn a_run_ends_though_children_are_left_whose_account_is_frozen() {
                   json_set(value, '$.account.frozen', json('true')) WHERE name = 'top-1'";
     assert_eq!(store.execute(frozen, []), Ok(1));
     drop(store);
+    // Symptom: the document of the run did not name what the stream of a person did.
+    let provider = "scripted:quick.json";
+    let arguments = ["resume", "top-1", "--provider", provider, "--json"];
+    let answer = start(&project, &policy, &arguments).wait_for_end().json();
+    let left = answer["left_alone"].as_array().map(Vec::as_slice);
+    assert_eq!(left.map(<[Value]>::len), Some(CHILDREN - 1), "{answer:#}");
+    assert!(
+        answer["left_alone"][0]["message"]
+            .to_string()
+            .contains("is frozen"),
+        "{answer:#}"
+    );
     let ran = resume(&project, &policy).wait_for_end();
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     let why = "is left alone: ";

@@ -180,14 +180,9 @@ struct BellTool;
 
 impl ToolSet for BellTool {
     fn catalog(&self) -> Vec<ToolEntry> {
-        vec![ToolEntry {
-            name: "ring".to_owned(),
-            description: "Rings a bell.".to_owned(),
-            schema: r#"{"type": "object"}"#.to_owned(),
-            idempotent: false,
-            consent: false,
-            timeout: Duration::from_secs(5),
-        }]
+        let schema = r#"{"type": "object"}"#;
+        let time = Duration::from_secs(5);
+        vec![ToolEntry::new("ring", "Rings a bell.", schema, time)]
     }
 
     fn call<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {

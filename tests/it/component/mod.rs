@@ -2,6 +2,7 @@
 //! server.
 
 mod after_run;
+mod commit_notices;
 mod concurrent_runs;
 mod contract;
 mod dropped_runs;
@@ -9,6 +10,7 @@ mod embedder_guarantees;
 pub(crate) mod fixture;
 pub(crate) mod foreign_host;
 mod fresh_instances;
+mod handed_off_runs;
 mod host_answers;
 mod imports;
 mod library_answers;
@@ -19,5 +21,6 @@ pub(crate) mod project;
 mod run_queue;
 mod runs;
 mod thinking_blocks;
+mod tool_costs;
 mod unreadable_stores;
 mod unusual_text;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use threadkeep::authority::ProjectDir;
 use threadkeep::component::{RandomSource, SystemRandom};
 use threadkeep::documents::ThreadDocuments;
-use threadkeep::driver::{CommitObserver, EventSink, StopReceiver};
+use threadkeep::driver::{CommitNotice, CommitObserver, EventSink, StopReceiver};
 use threadkeep::engine::{CodeCache, Engine};
 use threadkeep::limits::EngineLimits;
 use threadkeep::policy::{Policy, PolicyPreset};
@@ -51,7 +51,8 @@ struct CommitPrinter {
 }
 
 impl CommitObserver for CommitPrinter {
-    fn on_commit(&self, thread: &str) {
+    fn on_commit(&self, commit: &CommitNotice<'_>) {
+        let thread = commit.thread;
         let mut commits = self.commits.lock().unwrap();
         let n = commits.entry(thread.to_owned()).or_default();
         *n += 1;

@@ -5,18 +5,21 @@ mod damaged_documents;
 mod fixture;
 mod usage;
 
+use crate::history::branch_fixture::{PlantedLink, plant_link};
+use crate::runner::fixture::RunnerFixture;
 use fixture::{ALL, DocumentsFixture, all, draft};
 use std::sync::Arc;
 use threadkeep::documents::{Document, DocumentState, DocumentWriter, ThreadDocuments};
-use threadkeep::driver::CommitObserver;
+use threadkeep::driver::{CommitNotice, CommitObserver};
 use threadkeep::wit::registry;
+use threadkeep_tests::fixture::MapLibrary;
 
 /// Refreshes documents within each commit, before its caller goes on.
 struct RefreshOnCommit(ThreadDocuments);
 
 impl CommitObserver for RefreshOnCommit {
-    fn on_commit(&self, thread: &str) {
-        let refresh = self.0.refresh(thread);
+    fn on_commit(&self, commit: &CommitNotice<'_>) {
+        let refresh = self.0.refresh(commit.thread);
         let refreshed =
             tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(refresh));
         let refreshed = refreshed.expect("nothing is in the way");
@@ -47,6 +50,41 @@ async fn after_a_run_documents_equal_a_full_render() {
     let again = world.documents.refresh("TEAM/chat-1").await.unwrap();
     assert_eq!(again.version, world.version(&thread).await);
     assert!(!world.open.threads().unwrap().exists("TEAM"));
+}
+
+/// A link, planted as nothing writes it yet: the driver sends what it rests on, its documents have
+/// it, and the audit of store and documents is clean.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_runs_and_has_documents_of_its_whole_path() {
+    let world = DocumentsFixture::new();
+    let tip = world.chat("tip").await;
+    world.say(&tip, "before").await;
+    let context = world.open.tenant().context();
+    let store = Arc::clone(&context.storage);
+    let native = RunnerFixture::over(store, MapLibrary::small());
+    let link = PlantedLink {
+        tip: &tip,
+        id: "link",
+        directive: None,
+        from: 1,
+    };
+    plant_link(&native, link);
+    for thread in [&tip, "link"] {
+        world.documents.refresh(thread).await.unwrap();
+        world.assert_current(thread).await;
+    }
+    let before = world.version("link").await;
+    let ended = world.say("link", "after").await;
+    assert_eq!(ended.status, "idle", "{:?}", ended.cause);
+    let refreshed = world.documents.refresh("link").await.unwrap();
+    assert_eq!(refreshed.rebuilt, [], "what was written is gone on from");
+    world.assert_current("link").await;
+    let text = String::from_utf8(world.read("link", Document::Markdown)).unwrap();
+    let (first, last) = (text.find("before"), text.find("after"));
+    assert!(first.is_some() && first < last, "{text}");
+    assert!(text.contains(&format!("<!-- version {}", before + 1)));
+    let report = world.open.audit().await.unwrap();
+    assert_eq!(report.findings, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,7 +275,7 @@ async fn a_document_that_cannot_be_written_does_not_touch_the_run() {
         .thread_dir(&thread)
         .remove_dir("transcript.md")
         .unwrap();
-    writer.on_commit(&thread);
+    writer.enqueue(&thread);
     assert!(writer.flush().await.failed.is_empty());
     world.assert_current(&thread).await;
 }

@@ -1,6 +1,8 @@
 //! Histories that are written without the runner: by an external loop, or by hand.
 
 mod appends;
+pub mod branch_fixture;
+mod branches;
 mod caps;
 mod chats;
 mod loop_leases;

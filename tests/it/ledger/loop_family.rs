@@ -10,7 +10,7 @@ use threadkeep_core::ledger::Account;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::CallBill;
-use threadkeep_core::thread::{self, ResolvedDraft, StatusCause, ThreadDraft};
+use threadkeep_core::thread::{self, ChainPlace, ResolvedDraft, StatusCause, ThreadDraft};
 
 /// A tenth of a dollar, in nano-USD.
 pub const TENTH: u64 = 100_000_000;
@@ -52,7 +52,7 @@ impl LoopFamily {
             inputs: "{}".to_owned(),
         };
         let now = service.ports().now();
-        let plan = thread::create(&draft, resolved, None, now, "000000").unwrap();
+        let plan = thread::create(&draft, resolved, ChainPlace::Root, now, "000000").unwrap();
         assert!(service.ports().commit(plan.writes, false).unwrap());
         self.world.threads.push(id.to_owned());
     }

@@ -12,6 +12,7 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::HostPorts;
 use threadkeep_component::service::runner::StepHandle;
 use threadkeep_component::service::{Error, ThreadService};
+use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::ledger::{ReserveGrant, UnknownBill, Usage};
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
@@ -20,7 +21,9 @@ use threadkeep_core::runner::{
     CapRaise, DecisionInputs, LlmCompletion, LlmFailure, ReplyBlock, Signal, StepOutcome,
     StepSubmission, ToolOutcome, ToolState,
 };
-use threadkeep_core::thread::{self, ResolvedDraft, SpawnParent, StepKind, ThreadDraft};
+use threadkeep_core::thread::{
+    self, ChainPlace, ResolvedDraft, SpawnParent, StepKind, ThreadDraft,
+};
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::fixture::MapLibrary;
 use threadkeep_tests::native::{CountingRandom, NativePorts};
@@ -97,7 +100,7 @@ impl RunnerFixture {
         id.to_owned()
     }
 
-    /// Tries the same; returns false if the store refuses it because of existing records.
+    /// Tries the same; returns false if existing records, or the parent's own, forbid it.
     pub fn try_spawn(&self, parent: &str, id: &str, named: Option<u64>) -> bool {
         let service = &self.service;
         let now = service.ports().now();
@@ -131,11 +134,15 @@ impl RunnerFixture {
             capabilities: Vec::new(),
             inputs: "{}".to_owned(),
         };
-        let child = thread::create(&draft, resolved, Some(under), now, "000000").unwrap();
-        change.extra.extend(child.writes);
-        let plan = change.into_head_plan().unwrap();
-        let committed = service.ports().commit(plan.writes, false);
-        committed.unwrap_or(false)
+        let place = ChainPlace::Child(under);
+        let child = thread::create(&draft, resolved, place, now, "000000").unwrap();
+        change.add_created(child).unwrap();
+        // A child of its parent's own id contradicts the parent's plan.
+        match change.into_head_plan() {
+            Ok(plan) => service.commit(&plan).unwrap_or(false),
+            Err(CoreError::Corrupt(_)) => false,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     pub fn start(&mut self, thread: &str, input: Option<&str>) -> Result<StepHandle, Error> {

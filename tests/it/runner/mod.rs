@@ -8,6 +8,7 @@ mod commit_reasons;
 pub mod external_loop;
 pub mod fixture;
 mod newer_formats;
+mod ports;
 pub mod random_requests;
 mod regressions;
 mod usage_correction;

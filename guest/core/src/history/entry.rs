@@ -60,7 +60,7 @@ words!(CommitReason {
 pub struct Entry {
     /// [`crate::thread::FORMAT`].
     pub format: u32,
-    /// Its position in the log.
+    /// Its version: its position in the log, counted on from the base of its thread.
     pub version: u64,
     /// Reason of the commit.
     pub reason: CommitReason,
@@ -71,7 +71,7 @@ pub struct Entry {
     /// Random name of the commit: after an unknown outcome it tells whether the entry is the
     /// caller's own.
     pub commit: String,
-    /// SHA-256 of the entry before; empty for the first.
+    /// SHA-256 of the entry before; for the first, [`crate::thread::genesis_hash`].
     pub previous: String,
     /// The step that it answers; of a start, the version before it and its input.
     pub answers: Option<StepAnswer>,

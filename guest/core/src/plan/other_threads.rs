@@ -63,9 +63,10 @@ impl CommitPlan {
             StoreWrite::Put {
                 collection, key, ..
             } => *collection == key::HEAD && *key != own && Some(key) != parent.as_ref(),
-            StoreWrite::Check { .. } | StoreWrite::Delete { .. } | StoreWrite::Append { .. } => {
-                false
-            }
+            StoreWrite::Check { .. }
+            | StoreWrite::Delete { .. }
+            | StoreWrite::Append { .. }
+            | StoreWrite::Trim { .. } => false,
         };
         self.head.sweep.is_some() || self.writes.iter().any(changes_other)
     }

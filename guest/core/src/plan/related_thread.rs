@@ -4,10 +4,10 @@
 //! Only the head of each is changed, in the same commit. An end takes effect on a descendant in a
 //! commit of its own.
 
-use super::{LoadedThread, StoredRecord, ThreadChange, due_key, due_write, push_replacement};
+use super::writes::{StoreWrite, due_key, due_write, push_replacement};
+use super::{LoadedThread, StoredRecord, ThreadChange};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
-use crate::plan::StoreWrite;
 use crate::thread::{Head, StatusCause, ThreadStatus, find_reached_cap};
 use crate::{id, key};
 

@@ -82,8 +82,9 @@ mod tests {
             (limits.turns, limits.spend, limits.duration, limits.tokens),
             (Some(3), Some(NanoUsd::new(100_000_000)), Some(1_500), None)
         );
-        let largest = parse(r#"{"depth": 9223372036854775807}"#).unwrap();
-        assert_eq!(largest.depth, Some(crate::limits::CAP_MAX));
+        let largest = parse(r#"{"depth": 2147483647, "tokens": 9223372036854775807}"#).unwrap();
+        assert_eq!(largest.depth, Some(crate::limits::COUNT_CAP_MAX));
+        assert_eq!(largest.tokens, Some(crate::limits::CAP_MAX));
         assert_eq!(
             parse(r#"{"spend": "0"}"#).unwrap().spend,
             Some(NanoUsd::ZERO)
@@ -96,7 +97,8 @@ mod tests {
             r#"{"turns": -1}"#,
             r#"{"turns": 1.5}"#,
             r#"{"turns": "3"}"#,
-            r#"{"turns": 9223372036854775808}"#,
+            r#"{"turns": 2147483648}"#,
+            r#"{"tokens": 9223372036854775808}"#,
             r#"{"spend": "9223372036.854775808"}"#,
             r#"{"spend": -0.1}"#,
             r#"{"spend": 1e3}"#,

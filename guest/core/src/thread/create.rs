@@ -1,15 +1,19 @@
 //! Creation of a thread: insert or fail, in one commit.
 
 use super::{
-    ChainRecord, CreationRecord, CreatorOverrides, FORMAT, Head, ThreadRecord, ThreadStatus,
-    UsageCounters, creation_key, genesis_hash,
+    ChainRecord, CreationRecord, CreatorOverrides, FORMAT, Head, HistoryBase, StatusCause,
+    ThreadRecord, ThreadStatus, UsageCounters, creation_key, genesis_hash,
 };
 use crate::error::Error;
+use crate::hash::sha256;
 use crate::json;
-use crate::ledger::Account;
+use crate::ledger::{Account, LedgerRefusal, UnknownBill};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
-use crate::plan::{ChainFunds, CommitPlan, StoreWrite, WriteCondition, due_write, index_write};
+use crate::plan::{
+    ChainFunds, CommitPlan, DecisionContext, LoadedThread, StoreWrite, StoredRecord, ThreadChange,
+    WriteCondition, index_write,
+};
 use crate::time::UnixTime;
 use crate::{id, key};
 
@@ -75,24 +79,86 @@ pub struct SpawnParent<'a> {
     pub funds: ChainFunds,
 }
 
-/// Returns the plan that creates a thread: a root, or with `parent` a child, whose writes belong
-/// into the parent's commit that reserves its money ([`crate::plan::ThreadChange::extra`]).
+/// The next link of a chain that exists: a thread that continues the tip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainLink<'a> {
+    /// The tip of the chain, as the plan leaves it that this one is joined to.
+    pub tip: &'a LoadedThread,
+    /// The entries that the link rests on, if it rests on any.
+    pub base: Option<HistoryBase>,
+    /// The operator's upper bounds of caps.
+    pub ceiling: ThreadCaps,
+}
+
+/// The chain that a new thread belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChainPlace<'a> {
+    /// A new chain under no other, with the thread as its first link.
+    Root,
+    /// A new chain under that of the thread that spawns it.
+    Child(SpawnParent<'a>),
+    /// The next link of an existing chain.
+    Link(ChainLink<'a>),
+}
+
+/// Returns the plan that creates a thread. The writes of a child belong into the parent's commit
+/// that reserves its money ([`crate::plan::ThreadChange::add_created`]). The plan of a link is
+/// joined to that of the tip, which sets `next` and the status of the tip.
 /// `random` is at least six hex digits, used where the id is generated.
+///
+/// # Errors
+/// [`Error::Invalid`] for a draft that is not valid; for a link [`Error::Continued`] if the thread
+/// is not the tip of its chain, [`Error::Exceeded`] if the account of the chain cannot be opened
+/// again, [`Error::Corrupt`] for a base that contradicts itself.
 pub fn create(
     draft: &ThreadDraft,
     resolved: ResolvedDraft,
-    parent: Option<SpawnParent<'_>>,
+    place: ChainPlace<'_>,
     now: UnixTime,
     random: &str,
 ) -> Result<CommitPlan, Error> {
     let id = new_id(draft, now, random)?;
-    let thread = ThreadRecord {
+    let thread = new_record(draft, resolved, id, now);
+    let mut plan = match place {
+        ChainPlace::Root => create_chain(thread, None),
+        ChainPlace::Child(parent) => create_chain(thread, Some(parent)),
+        ChainPlace::Link(link) => create_link(thread, link),
+    }?;
+    plan.writes.extend(request_write(draft, &plan.thread.id)?);
+    Ok(plan)
+}
+
+/// The account of a chain cannot be opened again for a new link.
+fn no_money_error(refusal: LedgerRefusal) -> Error {
+    let (need, room) = match refusal {
+        LedgerRefusal::Short { need, room } => (need.get(), room.get()),
+        _ => (0, 0),
+    };
+    let message = refusal.to_string();
+    Error::Exceeded(StatusCause::with_bound(
+        "budget",
+        "spend_exceeded",
+        message,
+        need,
+        room,
+    ))
+}
+
+/// Returns the record of a new thread that is the first link of a chain without a parent.
+fn new_record(
+    draft: &ThreadDraft,
+    resolved: ResolvedDraft,
+    id: String,
+    now: UnixTime,
+) -> ThreadRecord {
+    ThreadRecord {
         format: FORMAT,
         directive: draft.directive.clone(),
-        parent: parent.as_ref().map(|parent| parent.thread.to_owned()),
+        parent: None,
         chain: id.clone(),
         previous: None,
         next: None,
+        base: None,
         agent: draft.agent.clone(),
         task: draft.task.clone(),
         title: draft.title.clone(),
@@ -106,7 +172,15 @@ pub fn create(
         result: None,
         created: now,
         id,
-    };
+    }
+}
+
+/// Creates a thread with a chain of its own.
+fn create_chain(
+    mut thread: ThreadRecord,
+    parent: Option<SpawnParent<'_>>,
+) -> Result<CommitPlan, Error> {
+    thread.parent = parent.as_ref().map(|parent| parent.thread.to_owned());
     let chain_parent = parent.as_ref().map(|parent| parent.chain.to_owned());
     let (number, depth) = parent
         .as_ref()
@@ -129,25 +203,90 @@ pub fn create(
         account: funds.account,
         above: funds.above,
     };
-    let head = new_head(&thread, now);
-    let mut writes = creation_writes(&thread, &head, &chain)?;
-    if let Some(request) = &draft.key {
-        writes.push(StoreWrite::Put {
-            collection: key::SEEN,
-            key: creation_key(request)?,
-            expect: WriteCondition::Absent,
-            value: json::to_text(&CreationRecord::new(draft, &thread.id)),
+    let head = new_head(&thread);
+    let loaded = absent_thread(thread, head, chain);
+    let mut change = ThreadChange::new(&loaded, creation_context(&loaded, ThreadCaps::NONE));
+    begin_thread(&mut change);
+    change.into_head_plan()
+}
+
+/// Creates the next link of a chain, whose record stays and gets a new tip.
+fn create_link(mut thread: ThreadRecord, link: ChainLink<'_>) -> Result<CommitPlan, Error> {
+    let ChainLink { tip, base, ceiling } = link;
+    let before = &tip.thread.value;
+    if id::key(&tip.chain.value.tip) != id::key(&before.id) {
+        return Err(Error::Continued {
+            thread: before.id.clone(),
+            next: tip.chain.value.tip.clone(),
         });
     }
-    Ok(CommitPlan {
-        writes,
-        closing: false,
-        thread,
-        head,
-        chain,
-        above: Vec::new(),
-        entry: None,
-    })
+    thread.chain.clone_from(&before.chain);
+    thread.parent.clone_from(&before.parent);
+    thread.previous = Some(before.id.clone());
+    thread.base = base;
+    if let Some(problem) = thread.find_base_contradiction() {
+        return Err(Error::Corrupt(format!(
+            "the base of {} {problem}",
+            thread.id
+        )));
+    }
+    let mut head = new_head(&thread);
+    // Messages are numbered along the chain.
+    head.mail_from = tip.head.value.mail_from;
+    head.mail_to = tip.head.value.mail_to;
+    let loaded = LoadedThread {
+        chain: tip.chain.clone(),
+        above: tip.above.clone(),
+        ..absent_thread(thread, head, tip.chain.value.clone())
+    };
+    let moment = creation_context(&loaded, ceiling);
+    let mut change = ThreadChange::new(&loaded, moment);
+    change.chain.tip.clone_from(&change.thread.id);
+    if !tip.head.value.status.draws_on_account() {
+        let drawn = change.update_accounts(&mut |path| path.start_drawing(ceiling.spend));
+        drawn.map_err(no_money_error)?;
+    }
+    begin_thread(&mut change);
+    change.into_head_plan()
+}
+
+impl ThreadDraft {
+    /// Returns a digest of everything but the key, by which a repeated request is known.
+    pub fn digest(&self) -> String {
+        let Self {
+            key: _,
+            id,
+            directive,
+            agent,
+            task,
+            title,
+            overrides,
+            inputs,
+        } = self;
+        let names = [id, directive, agent, task, title].map(json::to_text);
+        let [id, directive, agent, task, title] = &names;
+        let overrides = json::to_text(overrides);
+        sha256(&[
+            "draft", id, directive, agent, task, title, &overrides, inputs,
+        ])
+    }
+}
+
+/// Returns the write that remembers the request, if it has a key.
+fn request_write(draft: &ThreadDraft, thread: &str) -> Result<Option<StoreWrite>, Error> {
+    let Some(request) = &draft.key else {
+        return Ok(None);
+    };
+    let record = CreationRecord {
+        draft: draft.digest(),
+        thread: thread.to_owned(),
+    };
+    Ok(Some(StoreWrite::Put {
+        collection: key::SEEN,
+        key: creation_key(request)?,
+        expect: WriteCondition::Absent,
+        value: json::to_text(&record),
+    }))
 }
 
 /// Returns the id of the thread that a draft makes. Every error that a draft can have is found
@@ -211,7 +350,53 @@ pub fn check_title(title: Option<&str>) -> Result<(), Error> {
     }
 }
 
-fn new_head(thread: &ThreadRecord, now: UnixTime) -> Head {
+/// Returns a thread whose records do not exist yet.
+fn absent_thread(thread: ThreadRecord, head: Head, chain: ChainRecord) -> LoadedThread {
+    LoadedThread {
+        thread: StoredRecord::absent(thread),
+        head: StoredRecord::absent(head),
+        chain: StoredRecord::absent(chain),
+        above: Vec::new(),
+        parent: None,
+    }
+}
+
+/// Returns the inputs of a creation, which appends no entry and admits nothing.
+fn creation_context(loaded: &LoadedThread, ceiling: ThreadCaps) -> DecisionContext<'_> {
+    DecisionContext {
+        now: loaded.thread.value.created,
+        commit: "",
+        ceiling,
+        unknown_bill: UnknownBill::Estimate,
+        store_full_message: None,
+    }
+}
+
+/// Makes a new thread due, and adds the entries of the indexes that it has from its birth on.
+fn begin_thread(change: &mut ThreadChange<'_>) {
+    change.head.due = Some(0);
+    let (thread, created) = (&change.thread, change.thread.created.millis());
+    let key = id::key(&thread.id);
+    let parent = thread.parent.as_deref().map(id::key);
+    let named = [
+        ("status", Some(change.head.status.as_str())),
+        (key::RECENCY, Some("")),
+        ("chain", Some(&*id::key(&thread.chain))),
+        ("directive", thread.directive.as_deref()),
+        ("agent", thread.agent.as_deref()),
+        ("task", thread.task.as_deref()),
+        ("parent", parent.as_deref()),
+    ];
+    let entries = named.into_iter().filter_map(|(name, value)| {
+        let value = value?;
+        Some(index_write(name, value, created, &key))
+    });
+    change.extra.extend(entries.collect::<Vec<_>>());
+}
+
+/// Returns the head of a new thread, before it is due.
+fn new_head(thread: &ThreadRecord) -> Head {
+    let now = thread.created;
     Head {
         format: FORMAT,
         status: ThreadStatus::Created,
@@ -221,7 +406,7 @@ fn new_head(thread: &ThreadRecord, now: UnixTime) -> Head {
         holder: None,
         expiry: None,
         request: None,
-        due: Some(0),
+        due: None,
         recency: now.millis(),
         step: None,
         round: None,
@@ -234,8 +419,8 @@ fn new_head(thread: &ThreadRecord, now: UnixTime) -> Head {
         context: 0,
         prefix: String::new(),
         asked: false,
-        version: 0,
-        hash: genesis_hash(&thread.id, &thread.chain),
+        version: thread.base_length(),
+        hash: genesis_hash(&thread.id, &thread.chain, thread.base.as_ref()),
         intent: None,
         sweep: None,
         wait: None,
@@ -245,40 +430,4 @@ fn new_head(thread: &ThreadRecord, now: UnixTime) -> Head {
         session: None,
         updated: now,
     }
-}
-
-fn creation_writes(
-    thread: &ThreadRecord,
-    head: &Head,
-    chain: &ChainRecord,
-) -> Result<Vec<StoreWrite>, Error> {
-    let (key, created) = (id::key(&thread.id), thread.created.millis());
-    let put = |collection, value| StoreWrite::Put {
-        collection,
-        key: key.clone(),
-        expect: WriteCondition::Absent,
-        value,
-    };
-    let mut writes = vec![
-        put(key::THREAD, json::to_text(thread)),
-        put(key::HEAD, json::to_text(head)),
-        put(key::CHAIN, json::to_text(chain)),
-        due_write(0, &key, &thread.chain),
-        index_write("status", head.status.as_str(), created, &key),
-        index_write(key::RECENCY, "", created, &key),
-        index_write("chain", &key, created, &key),
-    ];
-    for (name, value) in [
-        ("directive", &thread.directive),
-        ("agent", &thread.agent),
-        ("task", &thread.task),
-    ] {
-        if let Some(value) = value {
-            writes.push(index_write(name, value, created, &key));
-        }
-    }
-    if let Some(parent) = &thread.parent {
-        writes.push(index_write("parent", &id::key(parent), created, &key));
-    }
-    Ok(writes)
 }

@@ -1,10 +1,7 @@
 //! Keys of callers' requests to create threads: each makes one thread, however often it is
 //! repeated.
 
-use super::ThreadDraft;
 use crate::error::Error;
-use crate::hash::sha256;
-use crate::json;
 use crate::json::record::record;
 use crate::{id, key};
 
@@ -21,26 +18,17 @@ pub struct CreationRecord {
 record!(CreationRecord { draft, thread });
 
 impl CreationRecord {
-    /// Makes the record of a draft that created this thread.
-    pub fn new(draft: &ThreadDraft, thread: &str) -> Self {
-        Self {
-            draft: draft_digest(draft),
-            thread: thread.to_owned(),
-        }
-    }
-
     /// Returns the id of the thread that the key has made.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if it was made of another draft.
-    pub fn thread_for(&self, draft: &ThreadDraft) -> Result<&str, Error> {
-        let expected = draft_digest(draft);
-        if self.draft == expected {
+    /// [`Error::Conflict`] if it was made of a draft with another digest.
+    pub fn thread_for(&self, digest: &str) -> Result<&str, Error> {
+        if self.draft == digest {
             return Ok(&self.thread);
         }
         Err(Error::Conflict {
             field: "draft",
-            expected,
+            expected: digest.to_owned(),
             actual: self.draft.clone(),
         })
     }
@@ -51,23 +39,4 @@ impl CreationRecord {
 pub fn creation_key(request: &str) -> Result<String, Error> {
     id::check_request_name("key", request)?;
     Ok(key::join(&["", request]))
-}
-
-fn draft_digest(draft: &ThreadDraft) -> String {
-    let ThreadDraft {
-        key: _,
-        id,
-        directive,
-        agent,
-        task,
-        title,
-        overrides,
-        inputs,
-    } = draft;
-    let names = [id, directive, agent, task, title].map(json::to_text);
-    let [id, directive, agent, task, title] = &names;
-    let overrides = json::to_text(overrides);
-    sha256(&[
-        "draft", id, directive, agent, task, title, &overrides, inputs,
-    ])
 }

@@ -61,9 +61,9 @@ pub struct Head {
     /// True if the conversation that a provider would be sent ends with something to answer: a
     /// user's message, or tool results.
     pub asked: bool,
-    /// Length of the history.
+    /// The newest version of the thread; that of its base while it has no entry of its own.
     pub version: u64,
-    /// SHA-256 of the newest entry.
+    /// SHA-256 of the newest own entry; without one, [`super::genesis_hash`].
     pub hash: String,
     /// A cancel or kill that has not taken effect yet.
     pub intent: Option<EndIntent>,

@@ -1,6 +1,7 @@
 //! The records of a thread: its definition (`ThreadRecord`), its state (`Head`), and its chain with
 //! the account (`ChainRecord`). Each carries a format number and is stored as JSON text.
 
+mod base;
 mod cap_lift;
 mod caps;
 mod chain;
@@ -8,15 +9,19 @@ mod create;
 mod creation_key;
 mod genesis;
 mod head;
+mod history_path;
 mod inbox;
 mod record;
 mod status;
 
+pub use base::{BasePart, HistoryBase};
 pub use cap_lift::raise_floor;
 pub use caps::find_reached_cap;
 pub(crate) use caps::raise_advice;
 pub use chain::ChainRecord;
-pub use create::{ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id};
+pub use create::{
+    ChainLink, ChainPlace, ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id,
+};
 pub use creation_key::{CreationRecord, creation_key};
 pub use genesis::genesis_hash;
 pub use head::{
@@ -24,6 +29,7 @@ pub use head::{
     Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound,
     UsageCounters, WAIT_MAX,
 };
+pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};
 pub use record::{CreatorOverrides, InheritedBounds, RESULT_BYTES_MAX, ThreadRecord};
 pub use status::{CauseDetail, StatusCause, ThreadStatus};

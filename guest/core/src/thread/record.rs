@@ -1,7 +1,7 @@
 //! The record of a thread: its definition. Replaced at creation, at the first start, and when the
 //! thread ends or gets a title.
 
-use super::ThreadStatus;
+use super::{HistoryBase, ThreadStatus};
 use crate::json::record::record;
 use crate::limits::ThreadCaps;
 use crate::time::UnixTime;
@@ -26,6 +26,9 @@ pub struct ThreadRecord {
     pub previous: Option<String>,
     /// The link after it.
     pub next: Option<String>,
+    /// The entries of earlier histories that it rests on; `None` where its history begins with its
+    /// own.
+    pub base: Option<HistoryBase>,
     /// Owner within the tenant.
     pub agent: Option<String>,
     /// A task of the caller's.
@@ -61,6 +64,7 @@ record!(ThreadRecord {
     chain,
     previous,
     next,
+    base or nothing,
     agent,
     task,
     title,
@@ -74,6 +78,32 @@ record!(ThreadRecord {
     result,
     created
 });
+
+impl ThreadRecord {
+    /// The version after which the own entries of the thread begin: 0 without a base.
+    pub fn base_length(&self) -> u64 {
+        self.base.as_ref().map_or(0, |base| base.length)
+    }
+
+    /// Returns the position of one of the thread's own versions in its log `history`; `None` for a
+    /// version that lies in its base. Nothing else turns versions into positions.
+    pub fn position(&self, version: u64) -> Option<u64> {
+        let position = version.checked_sub(self.base_length())?;
+        (position > 0).then_some(position)
+    }
+
+    /// Returns the version at a position of the thread's log `history`: the reverse of
+    /// [`ThreadRecord::position`].
+    pub fn version_at(&self, position: u64) -> u64 {
+        position.saturating_add(self.base_length())
+    }
+
+    /// Returns the contradiction in the record's base, if there is one. Such a record cannot be
+    /// read.
+    pub fn find_base_contradiction(&self) -> Option<&'static str> {
+        self.base.as_ref()?.find_contradiction(&self.id)
+    }
+}
 
 /// Choices of the creator: applied again when the directive is resolved at the first start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -108,3 +138,54 @@ record!(InheritedBounds {
     limits,
     capabilities
 });
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::thread::FORMAT;
+
+    /// A chat that nothing is known of but its id.
+    pub fn bare_record(id: &str) -> ThreadRecord {
+        ThreadRecord {
+            format: FORMAT,
+            id: id.to_owned(),
+            directive: None,
+            parent: None,
+            chain: id.to_owned(),
+            previous: None,
+            next: None,
+            base: None,
+            agent: None,
+            task: None,
+            title: None,
+            model: "m".to_owned(),
+            limits: ThreadCaps::NONE,
+            capabilities: Vec::new(),
+            overrides: CreatorOverrides::default(),
+            inputs: "{}".to_owned(),
+            pin: None,
+            outcome: None,
+            result: None,
+            created: UnixTime {
+                seconds: 0,
+                nanos: 0,
+            },
+        }
+    }
+
+    #[test]
+    fn own_versions_count_on_from_the_base() {
+        let mut record = bare_record("own");
+        let positions = |record: &ThreadRecord| [0, 1, 7, 8, 10].map(|at| record.position(at));
+        assert_eq!(
+            positions(&record),
+            [None, Some(1), Some(7), Some(8), Some(10)]
+        );
+        record.base = Some(HistoryBase {
+            length: 7,
+            parts: Vec::new(),
+        });
+        assert_eq!(positions(&record), [None, None, None, Some(1), Some(3)]);
+        assert_eq!([1, 3].map(|at| record.version_at(at)), [8, 10]);
+    }
+}

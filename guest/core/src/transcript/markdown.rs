@@ -17,7 +17,7 @@ use crate::json;
 use std::fmt::Write;
 use threadkeep_units::printable::{is_hidden_control, push_visible};
 
-/// Most characters of one tool result or note that the transcript shows. The history holds all of it.
+/// Most characters of one tool result or note that the transcript shows. The history holds all.
 const RESULT_CHARS_MAX: usize = 4_000;
 
 /// Renders the part of the transcript that an entry adds, closed by `<!-- version 12, 345 bytes

@@ -3,6 +3,7 @@
 
 mod auditor;
 mod bugs;
+mod joined_plans;
 mod random_request;
 mod request_outcome;
 mod store;

@@ -63,7 +63,8 @@ impl TestStore {
 
     /// Writes a batch; returns false if a record has another version.
     pub fn commit(&mut self, writes: &[StoreWrite]) -> bool {
-        if !writes.iter().all(|write| self.fits(write)) {
+        let mut appended = BTreeMap::new();
+        if !writes.iter().all(|write| self.fits(write, &mut appended)) {
             return false;
         }
         self.version += 1;
@@ -73,7 +74,8 @@ impl TestStore {
         true
     }
 
-    fn fits(&self, write: &StoreWrite) -> bool {
+    /// Checks a write; `appended` counts the entries that the batch has appended to each history.
+    fn fits<'a>(&self, write: &'a StoreWrite, appended: &mut BTreeMap<&'a str, usize>) -> bool {
         let at = |collection: &str, key: &str| {
             let name = (collection.to_owned(), key.to_owned());
             self.records.get(&name).map(|(version, _)| *version)
@@ -82,9 +84,9 @@ impl TestStore {
             StoreWrite::Check {
                 collection,
                 key,
-                version,
-            } => at(collection, key) == Some(*version),
-            StoreWrite::Put {
+                expect,
+            }
+            | StoreWrite::Put {
                 collection,
                 key,
                 expect,
@@ -96,16 +98,19 @@ impl TestStore {
             },
             StoreWrite::Delete { .. } => true,
             StoreWrite::Append { partition, at, .. } => {
-                let lines = self.histories.get(partition).map_or(0, Vec::len);
+                let appended = appended.entry(partition).or_default();
+                let lines = self.histories.get(partition).map_or(0, Vec::len) + *appended;
+                *appended += 1;
                 assert!(lines as u64 >= at - 1, "a gap in a history");
                 lines as u64 == at - 1
             }
+            StoreWrite::Trim { .. } => panic!("no decision trims a log yet"),
         }
     }
 
     fn write(&mut self, write: &StoreWrite) {
         match write {
-            StoreWrite::Check { .. } => {}
+            StoreWrite::Check { .. } | StoreWrite::Trim { .. } => {}
             StoreWrite::Put {
                 collection,
                 key,

@@ -17,7 +17,7 @@ use threadkeep_core::runner::{
 };
 use threadkeep_core::settings::{Model, PinnedSettings, ToolDef};
 use threadkeep_core::thread::{
-    self, ResolvedDraft, SpawnParent, StepKind, ThreadDraft, ThreadStatus,
+    self, ChainPlace, ResolvedDraft, SpawnParent, StepKind, ThreadDraft, ThreadStatus,
 };
 use threadkeep_core::time::UnixTime;
 
@@ -42,6 +42,7 @@ pub enum RequestAnswer {
     Denied(LedgerRefusal),
 }
 
+#[derive(Clone)]
 pub struct TestWorld {
     pub store: TestStore,
     pub outcomes: BTreeMap<&'static str, u64>,
@@ -203,7 +204,7 @@ impl TestWorld {
         let plan = thread::create(
             &draft(&name),
             resolved_draft(limits),
-            None,
+            ChainPlace::Root,
             self.now,
             "000000",
         );
@@ -322,8 +323,15 @@ impl TestWorld {
         };
         let name = format!("{parent}/c{}", self.threads.len());
         let child = resolved_draft(ThreadCaps::NONE);
-        let child = thread::create(&draft(&name), child, Some(under), self.now, "000000").ok()?;
-        change.extra.extend(child.writes);
+        let child = thread::create(
+            &draft(&name),
+            child,
+            ChainPlace::Child(under),
+            self.now,
+            "000000",
+        );
+        let child = child.ok()?;
+        change.add_created(child).ok()?;
         let plan = change.into_head_plan().expect("money is consistent");
         Some((
             name,

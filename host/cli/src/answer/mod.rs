@@ -5,6 +5,7 @@ mod budget;
 mod doctor;
 mod external_loop;
 mod probe;
+mod rows;
 mod run;
 mod thread;
 mod upkeep;
@@ -18,9 +19,10 @@ pub use doctor::{
 };
 pub use external_loop::{CommitAnswer, OpenAnswer};
 pub use probe::{ProbeAnswer, ProbeUsage};
+pub use rows::{ChargedRow, HeldRow, LeftAloneRow};
 pub use run::{
     CapKind, CapSource, RunAnswer, StatusCause, SuspendedRow, ThreadCost, TreeTotalsView,
-    advised_code, ceiling_advice, suspended_advice,
+    advised_code, ceiling_advice, repeats_in_vain, suspended_advice,
 };
 pub use thread::{
     EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,

@@ -1,6 +1,6 @@
 //! `run` and `resume`: the result of a run that this process performs no longer.
 
-use super::{CommandAnswer, count_noun, lacking, optional_spend, spend};
+use super::{ChargedRow, CommandAnswer, LeftAloneRow, count_noun, lacking, optional_spend, spend};
 use crate::exit::CommandExit;
 use crate::screen::OutputScreen;
 use crate::table::{ColumnAlignment, TextTable};
@@ -168,13 +168,24 @@ pub struct TreeTotalsView {
 
 /// The code of a failure of which the operator's policy is the cause.
 const OUT_OF_REACH: &str = "out_of_reach";
+/// The code of a reply that is too large to be kept, as cause and as failure.
+const REPLY_TOO_LARGE: &str = "reply_too_large";
 
 /// The code of a cause by which it is advised: that of the failure, where that says more.
 pub fn advised_code<'a>(code: &'a str, failure: Option<&str>) -> &'a str {
     match (code, failure) {
         ("provider_permanent", Some(OUT_OF_REACH)) => OUT_OF_REACH,
+        ("provider_permanent", Some(REPLY_TOO_LARGE)) => REPLY_TOO_LARGE,
         _ => code,
     }
+}
+
+/// Returns true if a resume would only send the same request again, and fail or be paid again.
+pub fn repeats_in_vain(code: &str) -> bool {
+    matches!(
+        code,
+        "window_exceeded" | "provider_context_overflow" | REPLY_TOO_LARGE
+    )
 }
 
 /// Returns what a user can do about a suspended thread; `None` where a resume would only fail
@@ -208,6 +219,12 @@ pub fn suspended_advice(
         (Some(cap), _) => cap.advice(id, bound),
         // A resume would send the same request; the cause says what to do.
         (None, "window_exceeded" | "provider_context_overflow") => return None,
+        // The model would be paid for the same reply again.
+        (None, REPLY_TOO_LARGE) => format!(
+            "ask for less: threadkeep resume {id} --message TEXT, or begin anew with a model whose \
+             `output` in models.yaml is smaller; a resume without a message pays for the same \
+             request again"
+        ),
         // A full disk has another cause: its error says that space must be freed.
         (None, "store_full") => format!("{}, then {resume}", ceiling_advice("quota")),
         (None, "provider_quota") => {
@@ -230,7 +247,7 @@ pub fn suspended_advice(
 /// The answer of `run` and `resume`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunAnswer {
-    /// The thread.
+    /// The thread that the run ended in.
     pub thread_id: String,
     /// Its status.
     pub status: String,
@@ -264,6 +281,10 @@ pub struct RunAnswer {
     pub suspended: Vec<SuspendedRow>,
     /// Number of suspended threads that are not listed.
     pub suspended_left_out: u64,
+    /// Charges that this command found or caused, for calls of unknown cost.
+    pub charged: Vec<ChargedRow>,
+    /// Threads that could not be begun and were left alone.
+    pub left_alone: Vec<LeftAloneRow>,
     /// The exit code.
     pub exit: CommandExit,
 }
@@ -343,231 +364,4 @@ impl RunAnswer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::screen::tests::screen;
-
-    fn answer(status: &str, code: Option<&str>) -> RunAnswer {
-        RunAnswer {
-            thread_id: "a-1".to_owned(),
-            status: status.to_owned(),
-            outcome: None,
-            text: "Done.".to_owned(),
-            result: Some(Value::from("Done.")),
-            cause: code.map(|code| StatusCause {
-                reason: "limit".to_owned(),
-                code: code.to_owned(),
-                message: "25 of 25 turns".to_owned(),
-                failure: None,
-            }),
-            bound: CapSource::Thread,
-            payer: "a-1".to_owned(),
-            wait: None,
-            cost: ThreadCost {
-                turns: 2,
-                input_tokens: 250,
-                output_tokens: 30,
-                spend: 310_000,
-            },
-            tree_spend: Some(310_000),
-            tree_threads: 1,
-            tree_unreadable: Vec::new(),
-            suspended: Vec::new(),
-            suspended_left_out: 0,
-            exit: CommandExit::from_status(status),
-        }
-    }
-
-    #[test]
-    fn json_has_the_documented_names() {
-        assert_eq!(
-            serde_json::to_string(&answer("completed", None)).unwrap(),
-            concat!(
-                r#"{"thread_id":"a-1","status":"completed","outcome":null,"text":"Done.","#,
-                r#""result":"Done.","cause":null,"#
-            )
-            .to_owned()
-                + concat!(
-                    r#""cost":{"turns":2,"input_tokens":250,"output_tokens":30,"#,
-                    r#""spend":"0.00031"},"tree_spend":"0.00031","#
-                )
-                + concat!(
-                    r#""tree_threads":1,"tree_unreadable":[],"suspended":[],"#,
-                    r#""suspended_left_out":0,"exit":0}"#
-                )
-        );
-    }
-
-    #[test]
-    fn a_person_sees_id_status_cost_and_what_to_do() {
-        let (mut person, out, err) = screen(false, false);
-        person.print_answer(&answer("suspended", Some("turns_exceeded")));
-        assert_eq!(out.text(), "");
-        assert_eq!(
-            err.text(),
-            "thread  a-1\nstatus  suspended (turns_exceeded): 25 of 25 turns\ncost    0.00031 USD \
-             for 2 turns, 250 \
-             input and 30 output tokens\nnext    threadkeep raise a-1 --turns N, then threadkeep \
-             resume a-1\n"
-        );
-    }
-
-    /// Symptom: the end of a run did not mention suspended children, nor their spend. Fix: it shows
-    /// both, with what to do. Kinds: a child that can be resumed, one that cannot, too many to
-    /// list.
-    #[test]
-    fn children_that_are_suspended_are_named_with_what_to_do() {
-        let child = |id: &str, code: &str, payer: &str| SuspendedRow {
-            thread_id: id.to_owned(),
-            cause: answer("suspended", Some(code)).cause,
-            next: suspended_advice(id, code, CapSource::Thread, payer, None),
-        };
-        let (mut person, _, err) = screen(false, false);
-        person.print_answer(&RunAnswer {
-            tree_spend: Some(910_000),
-            tree_threads: 3,
-            tree_unreadable: vec!["d".to_owned()],
-            suspended: vec![
-                child("b", "spend_exceeded", "a-1"),
-                child("c", "window_exceeded", "c"),
-            ],
-            suspended_left_out: 2,
-            ..answer("completed", None)
-        });
-        let expected = "\
-thread  a-1
-status  completed
-cost    0.00031 USD for 2 turns, 250 input and 30 output tokens
-tree    0.00091 USD for 3 threads, without d, which cannot be read
-child   b is suspended (spend_exceeded): 25 of 25 turns
-        next: threadkeep raise a-1 --spend USD, then threadkeep resume a-1
-child   c is suspended (window_exceeded): 25 of 25 turns
-child   2 more are suspended: threadkeep list --status suspended
-";
-        assert_eq!(err.text(), expected);
-    }
-
-    #[test]
-    fn a_wait_that_a_provider_asks_for_comes_before_the_resume() {
-        let advised =
-            |wait| suspended_advice("a", "provider_rate_limited", CapSource::Thread, "a", wait);
-        assert_eq!(advised(None).unwrap(), "threadkeep resume a");
-        let waits = advised(Some(900_000)).unwrap();
-        assert_eq!(waits, "wait 15 min 0 s, then threadkeep resume a");
-    }
-
-    #[test]
-    fn nothing_is_suggested_about_a_thread_that_is_gone() {
-        let (mut forgets, _, err) = screen(false, false);
-        forgets.mark_threads_lost();
-        forgets.print_answer(&answer("suspended", Some("turns_exceeded")));
-        let said = err.text();
-        assert!(
-            said.contains("next    it was kept in memory and is gone now"),
-            "{said}"
-        );
-        assert!(!said.contains("threadkeep raise"), "{said}");
-    }
-
-    #[test]
-    fn a_cap_of_the_policy_is_not_the_threads_to_raise() {
-        for (bound, operator, raise) in [
-            (CapSource::Thread, false, true),
-            (CapSource::Policy, true, false),
-            (CapSource::Both, true, true),
-        ] {
-            let stands = RunAnswer {
-                bound,
-                ..answer("suspended", Some("turns_exceeded"))
-            };
-            let next = stands.next_step().unwrap();
-            assert_eq!(
-                next.contains("raise limits.turns in the policy"),
-                operator,
-                "{next}"
-            );
-            assert_eq!(
-                next.contains("threadkeep raise a-1 --turns N"),
-                raise,
-                "{next}"
-            );
-            assert!(next.ends_with("threadkeep resume a-1"), "{next}");
-        }
-    }
-
-    /// Symptom: a person was told to mend what the provider refuses, where the operator's policy
-    /// had refused.
-    #[test]
-    fn what_is_out_of_reach_is_the_operator_s_to_grant() {
-        let advice = |failure: &str| {
-            let code = advised_code("provider_permanent", Some(failure));
-            suspended_advice("a", code, CapSource::Thread, "a", None).unwrap_or_default()
-        };
-        let granted = advice("out_of_reach");
-        assert!(
-            granted.contains("operator") && granted.contains("policy"),
-            "{granted}"
-        );
-        assert!(advice("bad_request").contains("the provider refuses"));
-    }
-
-    #[test]
-    fn advice_follows_the_cause() {
-        for (status, code, word) in [
-            ("suspended", Some("budget"), Some("--spend")),
-            ("suspended", Some("tokens_exceeded"), Some("--tokens")),
-            ("suspended", Some("duration_exceeded"), Some("--duration")),
-            ("suspended", Some("spawns_exceeded"), Some("--spawns")),
-            ("suspended", Some("depth_exceeded"), Some("--depth")),
-            (
-                "suspended",
-                Some("ceiling_spend"),
-                Some("raise spend in the policy"),
-            ),
-            (
-                "suspended",
-                Some("ceiling_book"),
-                Some("mend or remove the book"),
-            ),
-            ("suspended", Some("ceiling_models"), Some("grant the model")),
-            (
-                "suspended",
-                Some("ceiling_unpriced"),
-                Some("a price in the policy"),
-            ),
-            (
-                "suspended",
-                Some("ceiling_calls_per_minute"),
-                Some("wait a minute, then"),
-            ),
-            (
-                "suspended",
-                Some("ceiling_run_time"),
-                Some("threadkeep resume a-1"),
-            ),
-            (
-                "suspended",
-                Some("recovered"),
-                Some("threadkeep resume a-1"),
-            ),
-            (
-                "suspended",
-                Some("provider_quota"),
-                Some("top up the account at the provider"),
-            ),
-            (
-                "suspended",
-                Some("provider_permanent"),
-                Some("mend what the provider refuses"),
-            ),
-            ("suspended", Some("provider_context_overflow"), None),
-            ("suspended", Some("window_exceeded"), None),
-            ("cancelled", Some("cancelled"), None),
-            ("completed", None, None),
-        ] {
-            let next = answer(status, code).next_step();
-            assert_eq!(next.is_some(), word.is_some(), "{status} {code:?}");
-            assert!(next.unwrap_or_default().contains(word.unwrap_or_default()));
-        }
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! Threads as they are listed and shown, their transcripts, and signals to them.
 
+use super::rows::describe_charge;
 use super::{CommandAnswer, StatusCause, ThreadCost, count_noun, optional_spend};
 use crate::exit::CommandExit;
 use crate::screen::OutputScreen;
@@ -39,6 +40,15 @@ pub struct UnreadableRow {
 }
 
 impl UnreadableRow {
+    /// Warns the user that the thread was not told of an end.
+    pub fn warn_not_told(&self, screen: &mut OutputScreen) {
+        screen.warn(&format!(
+            "{} cannot be read and was not told: {} (`threadkeep recover` tries again)",
+            thread_or_unnamed(&self.thread_id),
+            self.message
+        ));
+    }
+
     /// Warns the user of it.
     pub(super) fn warn(&self, screen: &mut OutputScreen) {
         let Self {
@@ -373,6 +383,21 @@ impl RunView {
     }
 }
 
+/// Returns the amount of an event that charges a call of unknown cost, or corrects such a charge.
+fn charge_gist(body: &Value) -> Option<String> {
+    let amount = |name: &str| body.get(name).and_then(Value::as_u64);
+    let spend = amount("spend")?;
+    match (amount("most"), amount("charged")) {
+        (Some(most), _) => Some(describe_charge(spend, most)),
+        (None, Some(charged)) => Some(format!(
+            "{} was charged, {} was really spent",
+            money::format_usd(charged),
+            money::format_usd(spend)
+        )),
+        (None, None) => None,
+    }
+}
+
 /// Returns the gist of an event, on one line.
 fn summarize_body(body: &Value) -> String {
     let text = ["text", "name", "title", "message", "model", "by", "code"]
@@ -380,7 +405,9 @@ fn summarize_body(body: &Value) -> String {
         .find_map(|name| body.get(name).and_then(Value::as_str));
     let content = body.pointer("/content/0/text").and_then(Value::as_str);
     let cause = body.pointer("/cause/message").and_then(Value::as_str);
-    let whole = text.or(content).or(cause).unwrap_or_default();
+    let charge = charge_gist(body);
+    let whole = text.or(content).or(cause).or(charge.as_deref());
+    let whole = whole.unwrap_or_default();
     let mut shown: String = whole.chars().take(EVENT_CHARS_MAX).collect();
     if shown.len() < whole.len() {
         shown.push('…');
@@ -484,7 +511,12 @@ pub struct SignalAnswer {
     pub limits: LimitsView,
     /// Length of its history.
     pub version: u64,
-    /// True if it is suspended and has reached none of its caps any more.
+    /// Threads that were not told of the end, as their records cannot be read.
+    pub unreadable: Vec<UnreadableRow>,
+    /// The reason why the threads below it could not all be told of the end, if there is one.
+    pub not_told: Option<String>,
+    /// True if it is suspended, has reached none of its caps any more, and a resume would not only
+    /// repeat what has failed.
     #[serde(skip)]
     pub can_go_on: bool,
     /// True if an external loop of its host holds it.
@@ -514,6 +546,14 @@ impl CommandAnswer for SignalAnswer {
             (_, status) => format!("{id} is {status}"),
         });
         let waits = matches!(self.status.as_str(), "idle" | "created");
+        for row in &self.unreadable {
+            row.warn_not_told(screen);
+        }
+        if let Some(error) = &self.not_told {
+            screen.note(&format!(
+                "its children could not all be told ({error}): `threadkeep recover` tells them"
+            ));
+        }
         if self.can_go_on || (self.signal == "message" && waits) {
             screen.note(&format!("next: threadkeep resume {id}"));
         }

@@ -1,6 +1,7 @@
 //! `recover`, `repair`, `demo` and `completions`.
 
-use super::{CommandAnswer, RunAnswer, UnreadableRow};
+use super::count_noun;
+use super::{ChargedRow, CommandAnswer, HeldRow, RunAnswer, UnreadableRow};
 use crate::exit::CommandExit;
 use crate::screen::OutputScreen;
 use serde::Serialize;
@@ -8,8 +9,14 @@ use serde::Serialize;
 /// The answer of `recover`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecoverAnswer {
-    /// Threads whose run was closed: suspended, code `recovered`.
+    /// Threads whose run was closed: suspended with the code `recovered`, or ended.
     pub recovered: Vec<String>,
+    /// Those of them that have ended thereby: a cancel or a kill had waited for their holder.
+    pub ended: Vec<String>,
+    /// Charges for calls that those runs left under way.
+    pub charged: Vec<ChargedRow>,
+    /// Threads that processes hold which are not known to be dead: the newest.
+    pub held: Vec<HeldRow>,
     /// Threads whose records cannot be read, so that they were not checked, or not told of an end.
     pub unreadable: Vec<UnreadableRow>,
     /// Threads that have ended while threads below them have not, and that no process drives.
@@ -30,24 +37,46 @@ impl CommandAnswer for RecoverAnswer {
         for thread in &self.recovered {
             screen.print_line(thread);
         }
-        let next = match self.recovered.as_slice() {
-            [] if !self.unreadable.is_empty() => {
-                "next: threadkeep audit, which says of every record that is wrong what to do"
-                    .to_owned()
-            }
-            [] => "nothing to recover: no run is held by a dead process".to_owned(),
-            [one] => format!("1 thread recovered; next: threadkeep resume {one}"),
-            many => format!(
-                "{} threads recovered; next: threadkeep resume THREAD",
-                many.len()
-            ),
-        };
-        screen.note(&next);
+        for row in &self.charged {
+            screen.note(&row.describe(""));
+        }
+        for row in &self.held {
+            row.note(screen);
+        }
+        screen.note(&self.summarize());
         for top in &self.left {
             screen.note(&format!(
                 "{top} has ended, threads below it have not: threadkeep resume {top} goes on with \
                  them"
             ));
+        }
+    }
+}
+
+impl RecoverAnswer {
+    /// Says how many runs were closed, and what to do next.
+    fn summarize(&self) -> String {
+        let mut go_on = self.recovered.iter().filter(|id| !self.ended.contains(id));
+        let closed = match (self.recovered.as_slice(), self.ended.len()) {
+            ([], _) if !self.unreadable.is_empty() => {
+                return "next: threadkeep audit, which says of every record that is wrong what to \
+                        do"
+                .to_owned();
+            }
+            ([], _) => return "nothing to recover: no run is held by a dead process".to_owned(),
+            (all, 0) => format!("{} recovered", count_noun(all.len() as u64, "thread")),
+            ([_], _) => {
+                "1 thread recovered; a cancel or kill had waited, and it has ended".to_owned()
+            }
+            (all, ended) => format!(
+                "{} recovered; of {ended} a cancel or kill had waited, and they have ended",
+                count_noun(all.len() as u64, "thread")
+            ),
+        };
+        match (go_on.next(), go_on.next()) {
+            (None, _) => closed,
+            (Some(one), None) => format!("{closed}; next: threadkeep resume {one}"),
+            (Some(_), Some(_)) => format!("{closed}; next: threadkeep resume THREAD"),
         }
     }
 }
@@ -147,14 +176,28 @@ mod tests {
 
     #[test]
     fn recovered_threads_are_lines_and_the_rest_is_beside_them() {
-        for (recovered, out_text, word) in [
-            (vec![], "", "nothing"),
-            (vec!["a"], "a\n", "resume a"),
-            (vec!["a", "b"], "a\nb\n", "2 threads"),
+        // Symptom: a resume was advised of a thread that the recovery had just cancelled.
+        for (recovered, ended, out_text, word, resumes) in [
+            (vec![], vec![], "", "nothing", false),
+            (vec!["a"], vec![], "a\n", "resume a", true),
+            (vec!["a"], vec!["a"], "a\n", "it has ended", false),
+            (vec!["a", "b"], vec![], "a\nb\n", "resume THREAD", true),
+            (vec!["a", "b"], vec!["a"], "a\nb\n", "resume b", true),
+            (
+                vec!["a", "b"],
+                vec!["a", "b"],
+                "a\nb\n",
+                "of 2 a cancel",
+                false,
+            ),
         ] {
             let (mut person, out, err) = screen(false, false);
+            let owned = |ids: Vec<&str>| ids.into_iter().map(str::to_owned).collect();
             person.print_answer(&RecoverAnswer {
-                recovered: recovered.into_iter().map(str::to_owned).collect(),
+                recovered: owned(recovered),
+                ended: owned(ended),
+                charged: Vec::new(),
+                held: Vec::new(),
                 unreadable: Vec::new(),
                 left: vec!["t".to_owned()],
                 exit: CommandExit::Done,
@@ -163,6 +206,8 @@ mod tests {
             for word in [word, "threadkeep resume t goes on"] {
                 assert!(err.text().contains(word), "{}", err.text());
             }
+            let advised = err.text().contains("next: threadkeep resume");
+            assert_eq!(advised, resumes, "{}", err.text());
         }
     }
 }

@@ -4,6 +4,7 @@
 //! It creates nothing that stays: no directory, no store, no lock file. Directives are tried by
 //! creating a thread of each in memory, so that the component itself judges them.
 
+mod documents;
 mod engine;
 mod library;
 mod policy;

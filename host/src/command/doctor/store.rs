@@ -1,6 +1,6 @@
-//! The store, the lock files of processes and the documents of a project.
+//! The store and the lock files of a project.
 
-use super::{DoctorFindings, ExaminedProject, new_tenant};
+use super::{DoctorFindings, ExaminedProject, documents, new_tenant};
 use crate::command::session::{CommandSession, has_store};
 use crate::command::temporary::TemporaryDirectory;
 use crate::command::{fault, store_copy};
@@ -8,10 +8,8 @@ use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
-use threadkeep::authority::{self, AuthorityError, HolderState};
-use threadkeep::documents::{
-    DocumentError, DocumentState, ThreadDocuments, USAGE_FILE, usage_log_bytes,
-};
+use threadkeep::authority::{self, HolderState};
+use threadkeep::documents::{USAGE_FILE, usage_log_bytes};
 use threadkeep::engine::Engine;
 use threadkeep::project::STORE;
 use threadkeep::storage::StorageBackend;
@@ -25,9 +23,6 @@ const LOCKS_MAX: usize = 1_000;
 
 /// Most unreadable threads that are named: one is reason enough to investigate.
 const UNREADABLE_MAX: usize = 10;
-
-/// Newest threads whose documents are compared. A comparison reads the documents whole.
-const DOCUMENTS_MAX: u32 = 50;
 
 /// Adds the sections for store, locks and documents. Returns false if a run could not keep its
 /// records.
@@ -70,13 +65,14 @@ pub async fn check_store(
                     "mend it from a copy of .ai/threads",
                 );
             }
+            let storage = Arc::clone(&store.storage);
             let tenant = new_tenant(engine, Arc::clone(&project.library), store.storage);
             let counted = count_threads(&tenant, &mut section, findings).await;
             report_unreadable(&tenant, &mut section, findings).await;
             check_usage_log(threads, &mut section, findings);
             findings.sections.push(section);
             let lockable = check_locks(threads, findings);
-            check_documents(&tenant, threads, findings).await;
+            documents::check_documents(&tenant, storage, threads, findings).await;
             writable && counted && lockable
         }
         Err(problem) => {
@@ -362,78 +358,4 @@ fn check_locks(threads: &Dir, findings: &mut DoctorFindings) -> bool {
     }
     findings.sections.push(section);
     true
-}
-
-/// Compares the documents of the newest threads with their records.
-async fn check_documents(tenant: &Tenant, threads: &Dir, findings: &mut DoctorFindings) {
-    let mut section = DoctorSection::new("documents");
-    let page = tenant.list(Filter::default(), DOCUMENTS_MAX, None).await;
-    if let (Ok(page), Ok(threads)) = (page, threads.try_clone()) {
-        let documents = ThreadDocuments::new(tenant.clone(), threads);
-        let (mut current, mut unread) = (0_u64, 0_u64);
-        for thread in &page.threads {
-            match compare_documents(&documents, &thread.id).await {
-                Ok(()) => current += 1,
-                // The process that runs it brings them up to date.
-                Err(_) if thread.status == "running" => current += 1,
-                Err(DocumentProblem::MayNotBeRead) => unread += 1,
-                Err(DocumentProblem::Other(problem)) => {
-                    section.add_item(ItemState::Warning, &thread.id, problem.clone(), None);
-                    findings.add_problem(
-                        format!("{}: {problem}", thread.id),
-                        format!("threadkeep repair {}", thread.id),
-                    );
-                }
-            }
-        }
-        if unread > 0 {
-            let value = format!("{unread} threads: you may not read theirs");
-            section.add_item(ItemState::Warning, "left out", value, None);
-        }
-        section.add_ok(
-            "up to date",
-            format!("{current} of the newest {}", page.threads.len()),
-        );
-    }
-    findings.sections.push(section);
-}
-
-/// The reason why the documents of a thread do not count as up to date.
-enum DocumentProblem {
-    /// This user may not read them.
-    MayNotBeRead,
-    /// Their state, or the reason why they cannot be compared.
-    Other(String),
-}
-
-async fn compare_documents(
-    documents: &ThreadDocuments,
-    thread: &str,
-) -> Result<(), DocumentProblem> {
-    let states = match documents.check(thread).await {
-        Ok(states) => states,
-        Err(DocumentError::Authority(AuthorityError::Io { source, .. }))
-            if source.kind() == ErrorKind::PermissionDenied =>
-        {
-            return Err(DocumentProblem::MayNotBeRead);
-        }
-        Err(error) => {
-            let why = fault::with_source(&error);
-            return Err(DocumentProblem::Other(format!(
-                "its documents cannot be compared: {why}"
-            )));
-        }
-    };
-    let mut worst = Ok(());
-    for state in [states.thread, states.jsonl, states.markdown] {
-        match state {
-            DocumentState::Current => {}
-            DocumentState::Stale(_) => worst = worst.and(Err("its documents are stale")),
-            DocumentState::Missing => worst = worst.and(Err("its documents are missing")),
-            DocumentState::Other => {
-                worst = Err("its documents are not what the records say: somebody edited them");
-            }
-        }
-    }
-    worst.map_err(|problem| DocumentProblem::Other(problem.to_owned()))
 }

@@ -42,7 +42,7 @@ impl RunTree<'_> {
                 _ => Err(error.into()),
             },
             Err(error) => {
-                tracing::warn!(thread = self.top, %error, "what is due cannot be read");
+                tracing::warn!(thread = %self.top, %error, "what is due cannot be read");
                 self.failed_looks += 1;
                 // Without children, nothing is missed.
                 Ok(self.is_top_waiting() || !self.runs.is_empty())
@@ -51,6 +51,7 @@ impl RunTree<'_> {
     }
 
     async fn look_through_tree(&mut self, stopped: bool) -> Result<bool, CallError> {
+        self.follow_hand_offs();
         if std::mem::take(&mut self.has_lost_run) {
             self.driver.recover_lost().await?;
         }
@@ -61,7 +62,7 @@ impl RunTree<'_> {
         let (mut waiting, mut reviving) = (Vec::new(), false);
         let tenant = &self.driver.tenant;
         loop {
-            let under = Some(self.top.to_owned());
+            let under = Some(self.top.clone());
             let page = tenant.ready(PAGE_THREADS_MAX, cursor, under).await?;
             for due in page.threads {
                 if due.needs(SWEEP) && !self.unfinished_sweeps.contains(&due.thread) {
@@ -117,13 +118,13 @@ impl RunTree<'_> {
     /// run that was closed because its holder died is no end: the driver of the tree goes on with
     /// it.
     async fn refresh_top(&mut self) -> Result<(), CallError> {
-        if !self.is_top_waiting() || self.running.iter().any(|running| running == self.top) {
+        if !self.is_top_waiting() || self.is_performing(&self.top) {
             return Ok(());
         }
-        let top = self.driver.tenant.get(self.top).await?;
+        let top = self.read_tip_of_top().await?;
         let cause = top.cause.as_ref().map(|cause| cause.code.as_str());
         if (top.status.as_str(), cause) == ("suspended", Some("recovered"))
-            && self.can_be_revived(self.top)
+            && self.can_be_revived(&self.top)
         {
             self.top_interrupted = true;
             return Ok(());
@@ -135,6 +136,25 @@ impl RunTree<'_> {
             self.result = Some(Ok(ended));
         }
         Ok(())
+    }
+
+    /// Reads the thread at the top. Where another process has continued it, the tree goes on with
+    /// the thread that continues it.
+    async fn read_tip_of_top(&mut self) -> Result<wit::Thread, CallError> {
+        loop {
+            let top = self.driver.tenant.get(&self.top).await?;
+            match &top.next {
+                Some(next) if next != &self.top && !self.former_tops.contains(next) => {
+                    self.sink.emit(RunEvent::HandedOff {
+                        from: self.top.clone(),
+                        to: next.clone(),
+                    });
+                    self.driver.notify_change(&self.top);
+                    self.move_top(next.clone());
+                }
+                _ => return Ok(top),
+            }
+        }
     }
 
     /// Performs a thread that is due.
@@ -164,8 +184,9 @@ impl RunTree<'_> {
         if !self.top_interrupted {
             return false;
         }
-        let begun = self.revive_thread(self.top);
-        self.top_interrupted = !begun && self.can_be_revived(self.top);
+        let top = self.top.clone();
+        let begun = self.revive_thread(&top);
+        self.top_interrupted = !begun && self.can_be_revived(&top);
         begun
     }
 
@@ -177,8 +198,7 @@ impl RunTree<'_> {
 
     /// True if a suspended thread is about to go on: it may be begun already, or find no room yet.
     fn is_reviving(&self, thread: &str) -> bool {
-        let begun = self.running.iter().any(|running| running == thread);
-        begun || self.can_be_revived(thread) && !self.is_backing_off(thread)
+        self.is_performing(thread) || self.can_be_revived(thread) && !self.is_backing_off(thread)
     }
 
     /// Records the progress of a holder whose lease has expired; returns true if there was none for
@@ -205,7 +225,7 @@ impl RunTree<'_> {
         let (mut cursor, mut open, mut dead) = (None, false, Vec::new());
         let mut waiting = Vec::new();
         loop {
-            let page = self.driver.tenant.tree(self.top, cursor).await?;
+            let page = self.driver.tenant.tree(&self.top, cursor).await?;
             for child in page.unreadable {
                 if !self.unreadable.contains(&child.thread) {
                     let (thread, why) = (&child.thread, &child.why.message);
@@ -250,7 +270,7 @@ impl RunTree<'_> {
     /// The holder of a thread that this driver does not perform, if its process is known to be
     /// dead.
     async fn dead_holder(&mut self, branch: Branch) -> Result<Option<String>, CallError> {
-        if self.running.contains(&branch.thread) {
+        if self.is_performing(&branch.thread) {
             return Ok(None);
         }
         let lease = self.driver.tenant.get(&branch.thread).await?.run.lease;
@@ -266,8 +286,15 @@ impl RunTree<'_> {
         }
         let closed = self.driver.tenant.recover_all(dead).await?.closed;
         for thread in &closed {
-            self.driver.notify_commit(thread);
-            self.top_interrupted |= thread == self.top;
+            self.driver.notify_change(thread);
+            // Only for listeners: the tree goes on if the read fails.
+            if let Ok(record) = self.driver.tenant.get(thread).await {
+                self.sink_of(thread).emit(RunEvent::Recovered {
+                    thread: record.id,
+                    version: record.version,
+                });
+            }
+            self.top_interrupted |= *thread == self.top;
         }
         if !closed.is_empty() {
             self.driver.tree_changed.notify_one();
@@ -280,7 +307,7 @@ impl RunTree<'_> {
     pub(super) async fn suspend_waiting(&mut self) {
         let (mut cursor, mut waiting) = (None, Vec::new());
         loop {
-            let Ok(page) = self.driver.tenant.tree(self.top, cursor).await else {
+            let Ok(page) = self.driver.tenant.tree(&self.top, cursor).await else {
                 return;
             };
             let found = page.branches.into_iter();
@@ -309,9 +336,9 @@ impl RunTree<'_> {
         }
         let mut cursor = None;
         loop {
-            let page = self.driver.tenant.tree(self.top, cursor).await?;
+            let page = self.driver.tenant.tree(&self.top, cursor).await?;
             for branch in &page.branches {
-                self.driver.notify_commit(&branch.thread);
+                self.driver.notify_change(&branch.thread);
             }
             cursor = page.cursor;
             if cursor.is_none() {

@@ -1,4 +1,4 @@
-//! What reading answers: rows, pages, notes, documents at a version, and what is due.
+//! Answers of reading: rows, pages, notes, documents at a version, and due threads.
 
 use super::{ContractTenant, HELLO, NOTE, THREAD, draft_of};
 use threadkeep::wit::registry::{Draft, Filter, RowPage};
@@ -153,7 +153,7 @@ async fn a_thread_says_its_hash_its_context_and_its_window() {
     assert!(now.context > 0);
     assert_eq!(
         (now.window, started.thread.window),
-        (Some(8_000), Some(8_000))
+        (Some(200_000), Some(200_000))
     );
     let more: serde_json::Value = serde_json::from_str(&now.more).unwrap();
     assert_eq!((&more["mail"], &more["children"]), (&1.into(), &0.into()));

@@ -1,4 +1,4 @@
-//! What is refused, and by which name.
+//! Refusals, each by the name of the function or field.
 
 use super::super::fixture::message;
 use super::{ContractTenant, HELLO, THREAD, draft_of, refusal};
@@ -297,6 +297,38 @@ async fn errors_name_the_thread_that_was_asked_for() {
     let page = tenant.list(Filter::All, 10, None).await.unwrap();
     assert_eq!(page.unreadable[0].thread, THREAD);
     assert_eq!(page.unreadable[0].why.code, "contradiction");
+}
+
+#[tokio::test]
+async fn a_thread_of_a_newer_format_is_read_and_not_written() {
+    let world = ContractTenant::new().await;
+    let tenant = &world.tenant;
+    let records = world.records();
+    let head = &records[&("head".to_owned(), THREAD.to_owned())];
+    let value = head.replacen(r#""format":1"#, r#""format":2,"phase":"new""#, 1);
+    assert_ne!(&value, head);
+    let newer = CommitOp::Put {
+        key: RecordKey::new("head", THREAD),
+        expect: RecordExpectation::Any,
+        value,
+    };
+    world.store.commit(&[newer], false).unwrap();
+    let before = world.records();
+    assert_eq!(tenant.get(THREAD).await.unwrap().id, THREAD);
+    let title = tenant.set_title(THREAD, Some("t".to_owned())).await;
+    let change = history::ChangeSet::of_events(vec![HELLO.to_owned()]);
+    let appended = tenant.append_change(THREAD, None, history::Expected::Any, change);
+    let cancelled = tenant.signal(THREAD, "c", SignalKind::Cancel).await;
+    for told in [
+        refusal(title),
+        refusal(appended.await),
+        refusal(cancelled),
+        refusal(tenant.start(THREAD, None, "h/1", "k", None).await),
+    ] {
+        assert_eq!(told.0, "other");
+        assert!(told.1.starts_with("newer-format: "), "{}", told.1);
+    }
+    assert_eq!(world.records(), before);
 }
 
 #[tokio::test]

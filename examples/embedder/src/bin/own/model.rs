@@ -46,17 +46,13 @@ impl ModelProvider for ClerkModel {
             } else {
                 "tool_use"
             };
-            Ok(ModelCompletion {
-                blocks: vec![block],
-                finish: finish.to_owned(),
-                // Without it the call is charged by an estimate from the text of request and reply.
-                usage: Some(Usage {
-                    input: 40,
-                    output: 10,
-                    ..Usage::default()
-                }),
-                ..ModelCompletion::default()
-            })
+            // Without it the call is charged by an estimate from the text of request and reply.
+            let usage = Usage {
+                input: 40,
+                output: 10,
+                ..Usage::default()
+            };
+            Ok(ModelCompletion::new(vec![block], finish).with_usage(usage))
         })
     }
 }

@@ -9,20 +9,15 @@ pub struct DeskTools;
 
 impl ToolSet for DeskTools {
     fn catalog(&self) -> Vec<ToolEntry> {
-        vec![ToolEntry {
-            name: "look_up".to_owned(),
-            description: "Looks a word up at the desk.".to_owned(),
-            schema: concat!(
-                r#"{"type": "object", "properties": {"word": {"type": "string"}},"#,
-                r#" "required": ["word"]}"#
-            )
-            .to_owned(),
-            // Running it twice has the effect of running it once, so it may run again after a
-            // process has died during it.
-            idempotent: true,
-            consent: false,
-            timeout: Duration::from_secs(5),
-        }]
+        let schema = concat!(
+            r#"{"type": "object", "properties": {"word": {"type": "string"}},"#,
+            r#" "required": ["word"]}"#
+        );
+        let time = Duration::from_secs(5);
+        let look_up = ToolEntry::new("look_up", "Looks a word up at the desk.", schema, time);
+        // Running it twice has the effect of running it once, so it may run again after a process
+        // has died during it.
+        vec![look_up.idempotent()]
     }
 
     fn call<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {

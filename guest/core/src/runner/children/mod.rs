@@ -24,8 +24,8 @@ use crate::ledger::ReserveGrant;
 use crate::limits::ThreadCaps;
 use crate::plan::{RelatedThread, ThreadChange};
 use crate::thread::{
-    self, EndIntent, InboxMessage, InheritedBounds, MAIL_BYTES_MAX, MAIL_MAX, ResolvedDraft,
-    SpawnParent, StatusCause, ThreadDraft, ThreadStatus,
+    self, ChainPlace, EndIntent, InboxMessage, InheritedBounds, MAIL_BYTES_MAX, MAIL_MAX,
+    ResolvedDraft, SpawnParent, StatusCause, ThreadDraft, ThreadStatus,
 };
 
 /// Most children that one reply spawns.
@@ -197,6 +197,7 @@ fn spawn_child(
     // Everything that can be wrong with the request is found before money is set aside: it is the
     // result of the call.
     let id = match thread::new_id(&draft, change.now(), &random) {
+        Ok(id) if change.creates_thread(&id) => return refused(Error::Exists(id).to_string()),
         Ok(id) => Some(id),
         Err(error) => return refused(error.to_string()),
     };
@@ -215,14 +216,16 @@ fn spawn_child(
         depth: change.chain.depth + 1,
         funds,
     };
-    let plan = thread::create(&draft, resolved, Some(parent), change.now(), &random)?;
+    let place = ChainPlace::Child(parent);
+    let plan = thread::create(&draft, resolved, place, change.now(), &random)?;
     change.chain.children = number;
     change.head.counters.spawns += 1;
     spawned.push(ChildSnapshot::new(&plan.thread, &plan.head, &plan.chain));
-    change.extra.extend(plan.writes);
+    let created = plan.thread.id.clone();
+    change.add_created(plan)?;
     let mut text = String::new();
     ObjectWriter::new(&mut text)
-        .add("thread", &plan.thread.id)
+        .add("thread", &created)
         .add("status", "created")
         .add_present("reserved_usd", &reserved.map(|amount| amount.to_string()))
         .finish();

@@ -172,6 +172,8 @@ fn signals_say_what_comes_of_them() {
                 ..LimitsView::default()
             },
             version: 3,
+            unreadable: Vec::new(),
+            not_told: None,
             can_go_on: status == "suspended",
             own_loop: false,
             exit: CommandExit::Done,
@@ -190,6 +192,14 @@ fn gists_are_short() {
         EVENT_CHARS_MAX + 1
     );
     assert_eq!(summarize_body(&json!({"cause": {"message": "why"}})), "why");
+    // Symptom: the row of a `charged` event was blank. Kind: events that tell amounts alone.
+    let charged = json!({"type": "charged", "version": 2, "spend": 5_000_000, "most": 20_000_000});
+    let gist = "0.005 USD is charged by estimate; at most it was 0.02 USD";
+    assert_eq!(summarize_body(&charged), gist);
+    let corrected =
+        json!({"type": "usage_corrected", "charged": 5_000_000, "spend": 1_000_000, "version": 2});
+    let gist = "0.005 USD was charged, 0.001 USD was really spent";
+    assert_eq!(summarize_body(&corrected), gist);
     assert_eq!(summarize_body(&json!({})), "");
     assert_eq!(summarize_body(&json!(null)), "");
 }

@@ -1,0 +1,104 @@
+//! The base of a thread that rests on others: the entries of earlier histories that lie before its
+//! own. They are referred to and never copied.
+//!
+//! Versions never begin again along a path. The own entries of a thread count on from the length of
+//! its base, so a version names one place among everything that the thread is read along, and so
+//! does the id of a call. Only the log of a history counts from 1: see
+//! [`super::ThreadRecord::position`].
+
+use crate::id;
+use crate::json::record::record;
+
+/// Part of a thread's record, fixed at its birth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryBase {
+    /// The version after which the own entries of the thread begin.
+    pub length: u64,
+    /// The ranges that the thread is read along before the rest of its own entries, in that order.
+    pub parts: Vec<BasePart>,
+}
+
+record!(HistoryBase { length, parts });
+
+/// A range of the own entries of one thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BasePart {
+    /// Id of the thread whose entries they are. It may be the thread of the base itself: its first
+    /// entries are then read before what it carries.
+    pub thread: String,
+    /// The first version.
+    pub from: u64,
+    /// The last version.
+    pub to: u64,
+    /// SHA-256 of the entry of the last version; empty for the thread's own entries, which are not
+    /// written when the base is fixed.
+    pub hash: String,
+}
+
+record!(BasePart {
+    thread,
+    from,
+    to,
+    hash
+});
+
+impl HistoryBase {
+    /// Returns the contradiction in a base of the thread `own`, if there is one.
+    pub(super) fn find_contradiction(&self, own: &str) -> Option<&'static str> {
+        let (mut carried, mut before) = (0, self.length);
+        for part in &self.parts {
+            if id::check_id("base", &part.thread).is_err() {
+                return Some("names a thread that is no id");
+            }
+            let last = match id::key(&part.thread) == id::key(own) {
+                true => &mut before,
+                false => &mut carried,
+            };
+            if part.from <= *last || part.to < part.from {
+                return Some("has parts that are not in order");
+            }
+            *last = part.to;
+        }
+        (carried != self.length || self.length == 0).then_some("does not reach to its length")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base(length: u64, parts: &[(&str, u64, u64)]) -> HistoryBase {
+        let part = |(thread, from, to): &(&str, u64, u64)| BasePart {
+            thread: (*thread).to_owned(),
+            from: *from,
+            to: *to,
+            hash: String::new(),
+        };
+        HistoryBase {
+            length,
+            parts: parts.iter().map(part).collect(),
+        }
+    }
+
+    #[test]
+    fn parts_are_in_order_and_reach_to_the_length() {
+        for (base, expected) in [
+            (base(7, &[("a", 1, 7)]), true),
+            (base(7, &[("a", 1, 3), ("b", 6, 7)]), true),
+            (base(7, &[("OWN", 8, 8), ("a", 5, 7)]), true),
+            (base(7, &[("own", 8, 8), ("a", 5, 7), ("own", 9, 9)]), true),
+            (base(0, &[]), false),
+            (base(7, &[]), false),
+            (base(7, &[("a", 1, 6)]), false),
+            (base(7, &[("a", 1, 8)]), false),
+            (base(7, &[("a", 0, 7)]), false),
+            (base(7, &[("a", 7, 6), ("a", 7, 7)]), false),
+            (base(7, &[("a", 1, 4), ("b", 4, 7)]), false),
+            (base(7, &[("own", 7, 8), ("a", 5, 7)]), false),
+            (base(7, &[("../a", 1, 7)]), false),
+        ] {
+            let found = base.find_contradiction("own");
+            assert_eq!(found.is_none(), expected, "{base:?}: {found:?}");
+        }
+    }
+}

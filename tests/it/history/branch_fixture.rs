@@ -1,0 +1,115 @@
+//! Links of chains that rest on the histories before them, planted as the core creates them and as
+//! nothing writes them yet.
+
+use crate::audit::fixture::{create, run_to_end};
+use crate::runner::fixture::RunnerFixture;
+use std::sync::Arc;
+use threadkeep::storage::StorageBackend;
+use threadkeep_component::ports::HostPorts;
+use threadkeep_core::history::CommitReason;
+use threadkeep_core::ledger::UnknownBill;
+use threadkeep_core::limits::ThreadCaps;
+use threadkeep_core::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
+use threadkeep_core::thread::{
+    self, BasePart, ChainLink, ChainPlace, HistoryBase, ResolvedDraft, ThreadDraft, ThreadStatus,
+};
+use threadkeep_tests::fixture::MapLibrary;
+
+/// Ids of the two links of a planted chain.
+pub const ROOT: &str = "Root";
+pub const LINK: &str = "Link";
+
+/// A link that continues a tip, on its entries from a version on.
+#[derive(Debug, Clone, Copy)]
+pub struct PlantedLink<'a> {
+    pub tip: &'a str,
+    pub id: &'a str,
+    pub directive: Option<&'a str>,
+    pub from: u64,
+}
+
+/// Returns the link [`LINK`] after [`ROOT`].
+pub fn link_of_root(directive: Option<&str>, from: u64) -> PlantedLink<'_> {
+    PlantedLink {
+        tip: ROOT,
+        id: LINK,
+        directive,
+        from,
+    }
+}
+
+/// Creates a thread, performs a run of it, and plants a link that rests on its entries from a
+/// version on.
+pub fn chain_of_two(
+    store: Arc<dyn StorageBackend>,
+    directive: Option<&str>,
+    from: u64,
+) -> RunnerFixture {
+    let mut world = RunnerFixture::over(store, MapLibrary::small());
+    create(&world, ROOT, directive);
+    run_to_end(&mut world, ROOT);
+    plant_link(&world, link_of_root(directive, from));
+    world
+}
+
+/// Writes the end of a tip and the link after it.
+pub fn plant_link(world: &RunnerFixture, link: PlantedLink<'_>) {
+    let written = world.service.commit(&link_plan(world, link));
+    assert!(matches!(written, Ok(true)), "{written:?}");
+}
+
+/// Returns the plan that ends a tip and creates the link after it, in one commit.
+pub fn link_plan(world: &RunnerFixture, link: PlantedLink<'_>) -> CommitPlan {
+    let loaded = world.service.load(link.tip).unwrap();
+    let ended = continue_plan(world, &loaded, link.id);
+    let tip = ended.apply_to(&loaded).unwrap();
+    let head = &tip.head.value;
+    let base = HistoryBase {
+        length: head.version,
+        parts: vec![BasePart {
+            thread: link.tip.to_owned(),
+            from: link.from,
+            to: head.version,
+            hash: head.hash.clone(),
+        }],
+    };
+    let place = ChainPlace::Link(ChainLink {
+        tip: &tip,
+        base: Some(base),
+        ceiling: ThreadCaps::NONE,
+    });
+    let draft = ThreadDraft {
+        id: Some(link.id.to_owned()),
+        directive: link.directive.map(str::to_owned),
+        ..ThreadDraft::default()
+    };
+    let resolved = ResolvedDraft {
+        model: "default".to_owned(),
+        limits: ThreadCaps::NONE,
+        capabilities: Vec::new(),
+        inputs: "{}".to_owned(),
+        reserve: None,
+    };
+    let now = world.service.ports().now();
+    let created = thread::create(&draft, resolved, place, now, "000000").unwrap();
+    ended.join(created).unwrap()
+}
+
+fn continue_plan(world: &RunnerFixture, tip: &LoadedThread, next: &str) -> CommitPlan {
+    let moment = DecisionContext {
+        now: world.service.ports().now(),
+        commit: "0123456789abcdef",
+        ceiling: ThreadCaps::NONE,
+        unknown_bill: UnknownBill::Estimate,
+        store_full_message: None,
+    };
+    let mut change = ThreadChange::new(tip, moment);
+    change.thread.next = Some(next.to_owned());
+    if !tip.head.value.status.is_terminal() {
+        change.thread.outcome = Some(ThreadStatus::Continued);
+        change.head.status = ThreadStatus::Continued;
+        change.head.due = None;
+        change.stop_drawing();
+    }
+    change.into_plan(CommitReason::Changed).unwrap()
+}
