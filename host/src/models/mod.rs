@@ -134,7 +134,7 @@ pub enum ReplyBlock {
 }
 
 /// A complete reply. It is built by [`ModelCompletion::new`] and may have more parts later.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ModelCompletion {
     /// The blocks, in order.
@@ -163,6 +163,14 @@ impl ModelCompletion {
             id: None,
             model: None,
         }
+    }
+
+    /// Adds the provider's id of the reply and the model that answered, as the provider names it.
+    #[must_use]
+    pub fn with_source(mut self, id: Option<String>, model: Option<String>) -> Self {
+        self.id = id;
+        self.model = model;
+        self
     }
 
     /// Adds the usage that the provider reported.
