@@ -5,17 +5,22 @@
 //! [`store::CONTENTION`] and may repeat the same call. The error `busy` is not for this: it names a
 //! lease of another holder, which a repeated call does not end.
 
+pub mod child_chains;
 pub mod children;
+pub mod due;
 pub mod history;
 pub mod ledger;
 pub mod maintenance;
+pub mod place;
 pub mod progress;
 pub mod registry;
 pub mod resolve;
 pub mod runner;
 pub mod store;
+pub mod sweep;
 mod thread_queries;
 pub mod transcript;
+pub mod tree;
 
 use crate::ports::{HostPorts, LibraryError, StorageError};
 use std::cell::RefCell;
@@ -38,7 +43,12 @@ pub enum Error {
     Storage(StorageError),
     /// An error of the library.
     Library(LibraryError),
+    /// An import gave an answer that its contract does not allow.
+    BadAnswer(String),
 }
+
+/// Random bytes in an id.
+const ID_BYTES: u32 = 8;
 
 impl Error {
     /// Returns the problem, if stored data are damaged or missing.
@@ -84,11 +94,12 @@ impl From<LibraryError> for Error {
     }
 }
 
-/// The service: the host's ports, and a small cache of records that never change.
+/// The service: the host's ports, and small caches of what never changes.
 #[derive(Debug)]
 pub struct ThreadService<P> {
     ports: P,
     pins: RefCell<Vec<(String, Rc<PinnedSettings>)>>,
+    places: RefCell<Vec<place::KnownPlace>>,
 }
 
 impl<P: HostPorts> ThreadService<P> {
@@ -97,12 +108,30 @@ impl<P: HostPorts> ThreadService<P> {
         Self {
             ports,
             pins: RefCell::new(Vec::new()),
+            places: RefCell::new(Vec::new()),
         }
     }
 
     /// Returns the host's ports.
     pub fn ports(&self) -> &P {
         &self.ports
+    }
+
+    /// Draws the random part of an id, as lower-case hex.
+    ///
+    /// # Errors
+    /// [`Error::BadAnswer`] for an answer of another form: ids made of it would not be unique.
+    fn draw_random(&self) -> Result<String, Error> {
+        let random = self.ports.random(ID_BYTES);
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if random.len() == 2 * ID_BYTES as usize && random.bytes().all(is_hex) {
+            return Ok(random);
+        }
+        let message = format!(
+            "random.bytes gave {} bytes of text for {ID_BYTES} bytes in lower-case hex",
+            random.len()
+        );
+        Err(Error::BadAnswer(message))
     }
 
     fn cached_pin(&self, hash: &str) -> Option<Rc<PinnedSettings>> {
