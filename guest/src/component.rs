@@ -75,9 +75,11 @@ impl HostPorts for ImportedHost {
 
     fn commit(&self, writes: Vec<StoreWrite>, closing: bool) -> Result<bool, StorageError> {
         let ops: Vec<storage::Op> = writes.into_iter().map(convert::op).collect();
-        storage::commit(&ops, closing)
-            .map(|outcome| outcome.committed)
-            .map_err(convert::storage_error)
+        let how = match closing {
+            true => storage::CommitFlags::CLOSING,
+            false => storage::CommitFlags::empty(),
+        };
+        storage::commit(&ops, how).map_err(convert::storage_error)
     }
 
     fn now(&self) -> UnixTime {
@@ -88,8 +90,13 @@ impl HostPorts for ImportedHost {
         random::bytes(bytes)
     }
 
-    fn library(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
-        library::get(kind, name).map_err(convert::library_error)
+    fn library(&self, kind: &str, names: &[&str]) -> Result<Vec<Option<String>>, LibraryError> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        library::get(kind, &names).map_err(convert::library_error)
+    }
+
+    fn library_names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
+        library::names(kind).map_err(convert::library_error)
     }
 }
 

@@ -30,14 +30,15 @@ use crate::service::Error;
 use crate::service::progress::ProgressVerdict;
 use crate::service::runner::{DuePage, DueThread, StepHandle};
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::history::parse_user;
+use threadkeep_core::history::{call_id, parse_user};
 use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
+use threadkeep_core::limits::CAP_MAX;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{due_calls, is_revival};
 use threadkeep_core::runner::{
     CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock, Signal,
-    StepOutcome, StepSubmission, ToolOutcome, ToolState,
+    StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_result_content,
 };
 use threadkeep_core::thread::StepKind;
 use threadkeep_core::time::{NANOS_MAX, UnixTime};
@@ -121,8 +122,11 @@ pub fn step(handed: &StepHandle) -> exported::runner::Step {
             .calls
             .iter()
             .map(|call| types::ToolCall {
+                thread: handed.loaded.thread.value.id.clone(),
                 version: call.version,
                 index: call.index,
+                id: call_id(call.version, call.index),
+                origin: "model".to_owned(),
                 name: call.name.clone(),
                 arguments: call.arguments.clone(),
                 idempotent: call.idempotent,
@@ -142,6 +146,9 @@ fn request(handed: &StepHandle) -> llm::Request {
     let pin = handed.pin.as_deref();
     let whole = handed.since == 0 || handed.messages.is_empty();
     llm::Request {
+        thread: handed.loaded.thread.value.id.clone(),
+        attempt: handed.step.version,
+        options: "{}".to_owned(),
         model: pin.map(|pin| pin.model.name.clone()).unwrap_or_default(),
         system: pin
             .filter(|_| whole)
@@ -205,18 +212,14 @@ pub fn submission(
 ) -> Result<StepSubmission, Error> {
     let outcome = match outcome {
         exported::runner::Outcome::Completion(completion) => {
-            StepOutcome::Completion(LlmCompletion {
-                blocks: ReplyBlock::parse_all(&completion.blocks)?,
-                finish: completion.finish,
-                usage: completion.usage.map(usage_in),
-                session: completion.session,
-            })
+            StepOutcome::Completion(completion_in(completion))
         }
         exported::runner::Outcome::Failure(failed) => StepOutcome::Failure(failure(failed)),
         exported::runner::Outcome::Outcomes(outcomes) => StepOutcome::ToolOutcomes(
             outcomes
                 .into_iter()
-                .map(tool_outcome)
+                .enumerate()
+                .map(|(place, outcome)| tool_outcome(place, outcome))
                 .collect::<Result<_, _>>()?,
         ),
         exported::runner::Outcome::Waited => StepOutcome::Waited,
@@ -231,6 +234,27 @@ pub fn submission(
     })
 }
 
+fn completion_in(completion: llm::Completion) -> LlmCompletion {
+    let llm::Completion {
+        blocks,
+        finish,
+        usage,
+        session,
+        id,
+        model,
+    } = completion;
+    let (blocks, unreadable) = ReplyBlock::parse_all(&blocks);
+    LlmCompletion {
+        blocks,
+        finish,
+        usage: usage.map(usage_in),
+        session,
+        id,
+        model,
+        unreadable,
+    }
+}
+
 #[inline(never)]
 fn failure(error: llm::Error) -> LlmFailure {
     let llm::Error {
@@ -239,6 +263,7 @@ fn failure(error: llm::Error) -> LlmFailure {
         message,
         retry,
         sent,
+        refused,
         usage,
         partial,
     } = error;
@@ -246,14 +271,15 @@ fn failure(error: llm::Error) -> LlmFailure {
         kind,
         code,
         message,
-        retry,
+        retry: retry.map(|millis| millis.min(CAP_MAX)),
         sent,
+        refused,
         usage: usage.map(usage_in),
         partial,
     }
 }
 
-fn tool_outcome(outcome: types::ToolOutcome) -> Result<ToolOutcome, Error> {
+fn tool_outcome(place: usize, outcome: types::ToolOutcome) -> Result<ToolOutcome, Error> {
     let state = match outcome.state.as_str() {
         "done" => ToolState::Done,
         "interrupted" => ToolState::Interrupted,
@@ -277,7 +303,7 @@ fn tool_outcome(outcome: types::ToolOutcome) -> Result<ToolOutcome, Error> {
         index: outcome.index,
         state,
         failed: outcome.failed,
-        content: outcome.content,
+        content: parse_result_content(place, &outcome.content)?,
         cost: NanoUsd::new(outcome.cost),
     })
 }

@@ -94,6 +94,8 @@ pub trait HostPorts {
     fn now(&self) -> UnixTime;
     /// `random.bytes` as hex.
     fn random(&self, bytes: u32) -> String;
-    /// `library.get`.
-    fn library(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError>;
+    /// `library.get`: one answer for each name; without names every document of the kind.
+    fn library(&self, kind: &str, names: &[&str]) -> Result<Vec<Option<String>>, LibraryError>;
+    /// `library.names`.
+    fn library_names(&self, kind: &str) -> Result<Vec<String>, LibraryError>;
 }

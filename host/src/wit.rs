@@ -20,6 +20,11 @@ impl From<ClockTime> for Instant {
     }
 }
 
+/// Returns the content of a [`ToolOutcome`] that is one text.
+pub fn text_content(text: &str) -> String {
+    serde_json::json!([{"type": "text", "text": text}]).to_string()
+}
+
 /// Asks for no caps: in a draft, those of the directive and the preset hold.
 impl Default for Limits {
     fn default() -> Self {

@@ -90,12 +90,13 @@ tiers: {default: tiny}
 "#;
 
 impl TenantLibrary for MapLibrary {
-    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
-        if name.is_empty() {
-            let names = self.documents.keys().filter(|(of, _)| of == kind);
-            return Ok(names.map(|(_, name)| name.clone()).collect());
-        }
+    fn document(&self, kind: &str, name: &str) -> Result<Option<String>, LibraryError> {
         let key = (kind.to_owned(), name.to_owned());
-        Ok(self.documents.get(&key).cloned().into_iter().collect())
+        Ok(self.documents.get(&key).cloned())
+    }
+
+    fn names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
+        let names = self.documents.keys().filter(|(of, _)| of == kind);
+        Ok(names.map(|(_, name)| name.clone()).collect())
     }
 }

@@ -104,7 +104,7 @@ impl HostPorts for NativePorts {
             .map_err(storage_error)?
         {
             CommitOutcome::Committed => Ok(true),
-            CommitOutcome::Conflict(_) => Ok(false),
+            CommitOutcome::Conflict => Ok(false),
         }
     }
 
@@ -129,29 +129,34 @@ impl HostPorts for NativePorts {
         })
     }
 
-    fn library(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
-        self.context
-            .library
-            .get(kind, name)
-            .map_err(|error| match error {
-                HostLibraryError::Invalid {
-                    place,
-                    value,
-                    problem,
-                    nearest,
-                } => LibraryError::Invalid {
-                    field: place,
-                    value,
-                    problem,
-                    nearest,
-                },
-                HostLibraryError::Unavailable { message } => {
-                    LibraryError::Unavailable("library".to_owned(), message)
-                }
-                HostLibraryError::Other { code, message } => {
-                    LibraryError::Other(code.to_owned(), message)
-                }
-            })
+    fn library(&self, kind: &str, names: &[&str]) -> Result<Vec<Option<String>>, LibraryError> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let documents = self.context.library.documents(kind, &names);
+        documents.map_err(library_error)
+    }
+
+    fn library_names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
+        self.context.library.names(kind).map_err(library_error)
+    }
+}
+
+fn library_error(error: HostLibraryError) -> LibraryError {
+    match error {
+        HostLibraryError::Invalid {
+            place,
+            value,
+            problem,
+            nearest,
+        } => LibraryError::Invalid {
+            field: place,
+            value,
+            problem,
+            nearest,
+        },
+        HostLibraryError::Unavailable { message } => {
+            LibraryError::Unavailable("library".to_owned(), message)
+        }
+        HostLibraryError::Other { code, message } => LibraryError::Other(code.to_owned(), message),
     }
 }
 

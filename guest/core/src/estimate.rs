@@ -1,6 +1,10 @@
 //! Estimates the tokens of a text that no provider has counted yet: by script, in quarters of a
 //! token.
 
+/// Most bytes of a text that one estimated token stands for: two characters of three bytes. No
+/// tokenizer makes more than one token of a byte.
+pub const TOKEN_BYTES_MAX: u64 = 6;
+
 /// Estimates the tokens of a text, rounded up. Four ASCII characters, two characters of other
 /// alphabets, or one of anything else (CJK, emoji) make a token.
 pub fn estimate_tokens(text: &str) -> u64 {
@@ -43,6 +47,7 @@ mod tests {
             ("eight by eight, then Привет", 9),
         ] {
             assert_eq!(estimate_tokens(text), expected, "{text:?}");
+            assert!(text.len() as u64 <= TOKEN_BYTES_MAX * expected, "{text:?}");
         }
     }
 }

@@ -419,6 +419,7 @@ fn failure() -> LlmFailure {
         message: "m".into(),
         retry: Some(5),
         sent: true,
+        refused: false,
         usage: Some(usage()),
         partial: "p".into(),
     }
@@ -441,6 +442,7 @@ fn completion() -> LlmCompletion {
         finish: "stop".into(),
         usage: Some(usage()),
         session: Some("s".into()),
+        ..LlmCompletion::default()
     }
 }
 
@@ -449,8 +451,7 @@ fn outcomes_keep_their_bytes() {
     let bare = LlmCompletion {
         blocks: Vec::new(),
         finish: "stop".into(),
-        usage: None,
-        session: None,
+        ..LlmCompletion::default()
     };
     let outcome = |state| ToolOutcome {
         version: 7,

@@ -24,6 +24,10 @@ pub fn error(error: Error, thread: Option<&str>) -> types::Error {
         Error::Core(error) => core_error(error, thread),
         Error::Deleted(thread) => types::Error::Deleted(types::Tombstone { thread, time: None }),
         Error::Storage(error) => storage_failure(error, thread),
+        Error::BadAnswer(message) => types::Error::Other(types::Failure {
+            code: "bad-answer".to_owned(),
+            message,
+        }),
         Error::Library(error) => match error {
             LibraryError::Invalid {
                 field,

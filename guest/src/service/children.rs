@@ -154,7 +154,7 @@ impl<P: HostPorts> ThreadService<P> {
             true => ReserveGrant::AtMost(amount),
             false => ReserveGrant::Exactly(amount),
         });
-        let random = self.ports.random(8);
+        let random = self.draw_random()?;
         Ok(PreparedCall::Spawn(Box::new(SpawnRequest {
             draft,
             resolved,
@@ -500,7 +500,8 @@ fn refusal_as_answer(prepared: Result<PreparedCall, Error>) -> Result<PreparedCa
             problem,
             ..
         })) => format!("{field} {value:?} {problem}"),
-        Err(Error::Library(
+        Err(Error::BadAnswer(message))
+        | Err(Error::Library(
             LibraryError::Unavailable(_, message) | LibraryError::Other(_, message),
         ))
         | Err(Error::Storage(

@@ -38,7 +38,12 @@ pub enum Error {
     Storage(StorageError),
     /// An error of the library.
     Library(LibraryError),
+    /// An import gave an answer that its contract does not allow.
+    BadAnswer(String),
 }
+
+/// Random bytes in an id.
+const ID_BYTES: u32 = 8;
 
 impl Error {
     /// Returns the problem, if stored data are damaged or missing.
@@ -103,6 +108,23 @@ impl<P: HostPorts> ThreadService<P> {
     /// Returns the host's ports.
     pub fn ports(&self) -> &P {
         &self.ports
+    }
+
+    /// Draws the random part of an id, as lower-case hex.
+    ///
+    /// # Errors
+    /// [`Error::BadAnswer`] for an answer of another form: ids made of it would not be unique.
+    fn draw_random(&self) -> Result<String, Error> {
+        let random = self.ports.random(ID_BYTES);
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if random.len() == 2 * ID_BYTES as usize && random.bytes().all(is_hex) {
+            return Ok(random);
+        }
+        let message = format!(
+            "random.bytes gave {} bytes of text for {ID_BYTES} bytes in lower-case hex",
+            random.len()
+        );
+        Err(Error::BadAnswer(message))
     }
 
     fn cached_pin(&self, hash: &str) -> Option<Rc<PinnedSettings>> {

@@ -46,13 +46,8 @@ impl<P: HostPorts> ThreadService<P> {
         }
         let resolved = self.resolve_draft(draft)?;
         let now = self.ports.now();
-        let plan = thread::create(
-            draft,
-            resolved,
-            ChainPlace::Root,
-            now,
-            &self.ports.random(8),
-        )?;
+        let random = self.draw_random()?;
+        let plan = thread::create(draft, resolved, ChainPlace::Root, now, &random)?;
         if self.commit(&plan)? {
             return Ok(loaded_from_plan(plan));
         }

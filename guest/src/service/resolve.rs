@@ -27,7 +27,9 @@ impl<P: HostPorts> ThreadService<P> {
         let catalog = self.catalog()?;
         let asked = &draft.overrides.capabilities;
         check_draft_capabilities(draft.directive.as_deref(), asked, &catalog)?;
-        let pin = self.new_pin(directive.as_ref(), &draft.inputs, &draft.overrides, catalog)?;
+        let policy = self.policy_with_preset()?;
+        let (inputs, overrides) = (&draft.inputs, &draft.overrides);
+        let pin = self.new_pin(directive.as_ref(), inputs, overrides, catalog, &policy)?;
         pin.to_text()?;
         let inputs = match &directive {
             Some(directive) => directive.resolve_inputs(&draft.inputs)?,
@@ -50,7 +52,11 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Returns the pin of a thread, or a new one if it has none or is a chat whose files have
     /// changed.
-    pub fn pin_for_start(&self, loaded: &LoadedThread) -> Result<PinForStart, Error> {
+    pub fn pin_for_start(
+        &self,
+        loaded: &LoadedThread,
+        policy: &Policy,
+    ) -> Result<PinForStart, Error> {
         let thread = &loaded.thread.value;
         let suspended =
             loaded.head.value.status == threadkeep_core::thread::ThreadStatus::Suspended;
@@ -64,7 +70,8 @@ impl<P: HostPorts> ThreadService<P> {
             ""
         };
         let catalog = self.catalog()?;
-        let pin = self.new_pin(directive.as_ref(), inputs, &thread.overrides, catalog)?;
+        let overrides = &thread.overrides;
+        let pin = self.new_pin(directive.as_ref(), inputs, overrides, catalog, policy)?;
         let (text, hash) = pin.to_text()?;
         if thread.pin.as_deref() == Some(&hash) {
             return Ok((self.pin(loaded)?, None));
@@ -101,15 +108,17 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Reads the operator's policy, with the preset for threads that set no caps.
-    fn policy(&self) -> Result<Policy, Error> {
-        let preset = self.ports.library("settings", "preset")?;
-        self.policy_with_preset(preset.first().map(String::as_str))
+    pub(super) fn policy_with_preset(&self) -> Result<Policy, Error> {
+        let settings = self.documents("settings", &["policy", "preset"])?;
+        let [policy, preset] = [0, 1].map(|place| settings.get(place).and_then(Option::as_deref));
+        Ok(Policy::parse(preset, policy)?)
     }
 
+    /// Reads the operator's policy alone.
     #[inline(never)]
-    pub(super) fn policy_with_preset(&self, preset: Option<&str>) -> Result<Policy, Error> {
-        let policy = self.ports.library("settings", "policy")?;
-        Ok(Policy::parse(preset, policy.first().map(String::as_str))?)
+    pub(super) fn policy(&self) -> Result<Policy, Error> {
+        let policy = self.document("settings", "policy")?;
+        Ok(Policy::parse(None, policy.as_deref())?)
     }
 
     /// Returns the context with the caps that the operator sets now, whatever they were when the
@@ -119,12 +128,7 @@ impl<P: HostPorts> ThreadService<P> {
         &self,
         moment: DecisionContext<'a>,
     ) -> Result<DecisionContext<'a>, Error> {
-        let policy = self.policy_with_preset(None)?;
-        Ok(DecisionContext {
-            ceiling: policy.limits,
-            unknown_bill: policy.unknown_bill,
-            ..moment
-        })
+        Ok(with_policy_caps(moment, &self.policy()?))
     }
 
     fn new_pin(
@@ -133,23 +137,19 @@ impl<P: HostPorts> ThreadService<P> {
         inputs: &str,
         overrides: &CreatorOverrides,
         catalog: Vec<ToolDef>,
+        policy: &Policy,
     ) -> Result<PinnedSettings, Error> {
         let model = self.model(&model_name(directive, overrides))?;
-        let policy = self.policy()?;
         Ok(resolve_settings(
-            directive, inputs, overrides, model, catalog, &policy,
+            directive, inputs, overrides, model, catalog, policy,
         )?)
     }
 
     /// Returns every tool of the host, and the built-in tools.
     fn catalog(&self) -> Result<Vec<ToolDef>, Error> {
-        let names = self.ports.library("tool", "")?;
-        let mut catalog = Vec::with_capacity(names.len());
-        for name in &names {
-            for text in self.ports.library("tool", name)? {
-                catalog.push(ToolDef::parse(&text)?);
-            }
-        }
+        let documents = self.ports.library("tool", &[])?;
+        let tools = documents.iter().flatten().map(|text| ToolDef::parse(text));
+        let mut catalog = tools.collect::<Result<Vec<_>, _>>()?;
         catalog.extend(builtin_tools());
         Ok(catalog)
     }
@@ -157,21 +157,40 @@ impl<P: HostPorts> ThreadService<P> {
     fn directive(&self, name: Option<&str>) -> Result<Option<Directive>, Error> {
         let Some(name) = name else { return Ok(None) };
         id::check_id("directive", name)?;
-        match self.ports.library("directive", name)?.first() {
-            Some(text) => Ok(Some(Directive::parse(text)?)),
+        match self.document("directive", name)? {
+            Some(text) => Ok(Some(Directive::parse(&text)?)),
             None => Err(self.not_found("directive", name)?),
         }
     }
 
     pub(super) fn model(&self, name: &str) -> Result<Model, Error> {
-        match self.ports.library("model", name)?.first() {
-            Some(text) => Ok(Model::parse(text)?),
+        match self.document("model", name)? {
+            Some(text) => Ok(Model::parse(&text)?),
             None => Err(self.not_found("model", name)?),
         }
     }
 
+    fn document(&self, kind: &str, name: &str) -> Result<Option<String>, Error> {
+        Ok(self.documents(kind, &[name])?.pop().flatten())
+    }
+
+    /// Reads the documents of these names, one answer for each. An answer of any other length says
+    /// nothing of any name, so it is refused.
+    fn documents(&self, kind: &str, names: &[&str]) -> Result<Vec<Option<String>>, Error> {
+        let documents = self.ports.library(kind, names)?;
+        if documents.len() != names.len() {
+            let message = format!(
+                "the library gave {} answers for {} names of kind {kind}",
+                documents.len(),
+                names.len()
+            );
+            return Err(Error::BadAnswer(message));
+        }
+        Ok(documents)
+    }
+
     fn not_found(&self, kind: &'static str, name: &str) -> Result<Error, Error> {
-        let names = self.ports.library(kind, "")?;
+        let names = self.ports.library_names(kind)?;
         let nearest = threadkeep_units::nearest::nearest(name, names.iter().map(String::as_str))
             .map(str::to_owned);
         Ok(CoreError::NotFound {
@@ -180,6 +199,18 @@ impl<P: HostPorts> ThreadService<P> {
             nearest,
         }
         .into())
+    }
+}
+
+/// Returns the context with the caps of a policy.
+pub(super) fn with_policy_caps<'a>(
+    moment: DecisionContext<'a>,
+    policy: &Policy,
+) -> DecisionContext<'a> {
+    DecisionContext {
+        ceiling: policy.limits,
+        unknown_bill: policy.unknown_bill,
+        ..moment
     }
 }
 

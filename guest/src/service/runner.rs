@@ -2,6 +2,7 @@
 //! the driver.
 
 use super::registry::loaded_from_plan;
+use super::resolve::with_policy_caps;
 use super::store::{DecisionOutcome, check_cursor};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
@@ -79,9 +80,10 @@ impl<P: HostPorts> ThreadService<P> {
         let input: Option<Message> = input.map(parse_user).transpose()?;
         let about = about.map(runner::parse_about).transpose()?;
         let done = self.decide(thread, &|loaded, moment| {
+            let policy = self.policy_with_preset()?;
             let (pin, fresh) = match loaded.head.value.status {
                 ThreadStatus::Created | ThreadStatus::Idle | ThreadStatus::Suspended => {
-                    let (pin, fresh) = self.pin_for_start(loaded)?;
+                    let (pin, fresh) = self.pin_for_start(loaded, &policy)?;
                     (Some(pin), fresh)
                 }
                 _ => (None, None),
@@ -93,7 +95,7 @@ impl<P: HostPorts> ThreadService<P> {
                 about: about.clone(),
                 inputs: self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?,
             };
-            let moment = self.with_operator_caps(moment)?;
+            let moment = with_policy_caps(moment, &policy);
             let first = self.first_entry_of_start(loaded, holder, name)?;
             Ok(runner::start(
                 loaded,
@@ -310,7 +312,7 @@ impl<P: HostPorts> ThreadService<P> {
         if let Some(ceiling) = known {
             return Ok(*ceiling);
         }
-        let ceiling = self.policy_with_preset(None)?.limits;
+        let ceiling = self.policy()?.limits;
         *known = Some(ceiling);
         Ok(ceiling)
     }

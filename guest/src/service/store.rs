@@ -480,7 +480,7 @@ impl<P: HostPorts> ThreadService<P> {
         for _ in 0..DECISION_TRIES_MAX {
             let loaded = self.load(thread)?;
             loaded.check_formats()?;
-            let (now, commit) = (self.ports.now(), self.ports.random(8));
+            let (now, commit) = (self.ports.now(), self.draw_random()?);
             let moment = DecisionContext {
                 now,
                 commit: &commit,

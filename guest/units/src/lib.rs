@@ -4,6 +4,7 @@
 //!
 //! Nothing here knows a thread, a record or a store, and nothing here does I/O.
 
+pub mod believed;
 pub mod builtin_tools;
 pub mod money;
 pub mod nearest;

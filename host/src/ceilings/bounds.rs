@@ -16,14 +16,6 @@ use threadkeep_units::unknown_bill::{TOKENS_PER_SECOND, output_tokens_in};
 /// Longest code and longest message of a failure, in bytes each: built-in ones have a few hundred.
 const FAILURE_TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// Factor up to which reported tokens are believed, relative to those the call was admitted with:
-/// providers count in their own way, and some let a model think beyond the output maximum. More is
-/// cut, in the thread's account as in the book, and reported (`RunEvent::Disbelieved`): a report of
-/// 10^18 tokens would lock a shared book, and the account of a thread, for ever.
-const BELIEVED_FACTOR: u64 = 2;
-/// Tokens believed in addition to the factor: prompts that providers prepend have a few thousand at
-/// most.
-const BELIEVED_TOKENS: u64 = 10_000;
 /// Upper bound of bytes a token: English has four, a run of blanks somewhat more. A provider that
 /// reports fewer tokens than the bytes that arrived imply, or none, is booked with the implied
 /// number.
@@ -95,8 +87,9 @@ pub(super) fn actual_model_usage(
     let (usage, sent, kept) = match answer {
         Ok(completion) => (completion.usage, true, reply_bytes(completion)),
         Err(failure) => {
-            let sent = failure.sent || failure.usage.is_some();
-            (failure.usage, sent, failure.partial.len() as u64)
+            let usage = failure.usage.or(failure.refused.then(Usage::default));
+            let sent = failure.sent || usage.is_some();
+            (usage, sent, failure.partial.len() as u64)
         }
     };
     if !sent {
@@ -145,27 +138,10 @@ fn min_cost(prices: &TokenPrices, asked_bytes: u64, said_bytes: u64) -> u64 {
     least.get()
 }
 
-/// The believed part of a usage: of input tokens and of output tokens, each at most
-/// [`BELIEVED_FACTOR`] times what the call was admitted with and [`BELIEVED_TOKENS`] more.
+/// The believed part of a usage, by the bytes of the request. More is cut, in the thread's account
+/// as in the book, and reported (`RunEvent::Disbelieved`).
 pub(super) fn clamp_usage(usage: Usage, request: &CompletionRequest) -> Usage {
-    let believed = |tokens: u64| {
-        let times = tokens.saturating_mul(BELIEVED_FACTOR);
-        times.saturating_add(BELIEVED_TOKENS)
-    };
-    let mut read = believed(request_bytes(request));
-    let mut of_read = |tokens: u64| {
-        let kept = tokens.min(read);
-        read -= kept;
-        kept
-    };
-    let output = usage.output.min(believed(request.output_max));
-    Usage {
-        input: of_read(usage.input),
-        read: of_read(usage.read),
-        write: of_read(usage.write),
-        output,
-        reasoning: usage.reasoning.min(output),
-    }
+    usage.cut_to_admitted(request_bytes(request), request.output_max)
 }
 
 /// The reply, refused if it is larger than a reply may be.
@@ -173,8 +149,9 @@ pub(super) fn bound_completion(
     answer: Result<ModelCompletion, ModelFailure>,
 ) -> Result<ModelCompletion, ModelFailure> {
     let completion = answer.map_err(bound_failure)?;
-    let session = completion.session.as_ref().map_or(0, String::len);
-    let words = (completion.finish.len() + session) as u64;
+    let words = [&completion.session, &completion.id, &completion.model];
+    let words = words.into_iter().flatten().map(String::len).sum::<usize>();
+    let words = (completion.finish.len() + words) as u64;
     let (bytes, blocks) = (reply_bytes(&completion) + words, completion.blocks.len());
     if bytes <= REPLY_BYTES_MAX as u64 && blocks <= BLOCKS_MAX {
         return Ok(completion);

@@ -157,6 +157,7 @@ impl CeilingRefusal {
             message: self.message.clone(),
             retry_after: self.retry_after,
             sent: false,
+            refused: false,
             usage: None,
             partial: String::new(),
         }

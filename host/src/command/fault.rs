@@ -276,7 +276,7 @@ pub fn from_named_call(opened: &CommandProject, error: &CallError) -> CommandFau
     if missing.nearest.is_some() {
         return fault;
     }
-    let names = library.get(&missing.kind, "").unwrap_or_default();
+    let names = library.names(&missing.kind).unwrap_or_default();
     if names.is_empty() {
         return fault;
     }

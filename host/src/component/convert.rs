@@ -86,16 +86,10 @@ pub(crate) fn op_from_wit(op: storage::Op) -> CommitOp {
     }
 }
 
-pub(crate) fn outcome_to_wit(outcome: CommitOutcome) -> storage::Outcome {
+pub(crate) fn outcome_to_wit(outcome: CommitOutcome) -> bool {
     match outcome {
-        CommitOutcome::Committed => storage::Outcome {
-            committed: true,
-            found: Vec::new(),
-        },
-        CommitOutcome::Conflict(found) => storage::Outcome {
-            committed: false,
-            found: found.into_iter().map(item_to_wit).collect(),
-        },
+        CommitOutcome::Committed => true,
+        CommitOutcome::Conflict => false,
     }
 }
 
@@ -180,6 +174,8 @@ pub(crate) fn completion_to_wit(completion: &ModelCompletion) -> llm::Completion
         finish: completion.finish.clone(),
         usage: completion.usage.map(usage_to_wit),
         session: completion.session.clone(),
+        id: completion.id.clone(),
+        model: completion.model.clone(),
     }
 }
 
@@ -214,6 +210,7 @@ pub(crate) fn failure_to_wit(failure: &ModelFailure) -> llm::Error {
             .retry_after
             .map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
         sent: failure.sent,
+        refused: failure.refused,
         usage: failure.usage.map(usage_to_wit),
         partial: failure.partial.clone(),
     }

@@ -2,6 +2,7 @@
 
 use super::{ImportView, TenantContext, convert, size};
 use crate::bindings::threadkeep::threads::{clock, library, llm, random, storage, tools, types};
+use crate::library::{LibraryError, NAMES_MAX};
 use crate::storage::{BoundedRecords, deadline};
 use wasmtime::Result;
 
@@ -92,18 +93,14 @@ impl storage::Host for ImportView<'_> {
     fn commit(
         &mut self,
         ops: Vec<storage::Op>,
-        closing: bool,
-    ) -> Result<std::result::Result<storage::Outcome, storage::Error>> {
+        how: storage::CommitFlags,
+    ) -> Result<std::result::Result<bool, storage::Error>> {
         let ops: Vec<_> = ops.into_iter().map(convert::op_from_wit).collect();
+        let closing = how.contains(storage::CommitFlags::CLOSING);
         let outcome = self.serve(
             size::ops(&ops),
-            |context| {
-                context
-                    .storage
-                    .commit(&ops, closing)
-                    .map(BoundedRecords::trim_conflict)
-            },
-            size::outcome,
+            |context| context.storage.commit(&ops, closing),
+            |_| 0,
         )?;
         Ok(outcome
             .map(convert::outcome_to_wit)
@@ -136,14 +133,33 @@ impl library::Host for ImportView<'_> {
     fn get(
         &mut self,
         kind: String,
-        name: String,
-    ) -> Result<std::result::Result<Vec<String>, library::Error>> {
+        names: Vec<String>,
+    ) -> Result<std::result::Result<Vec<Option<String>>, library::Error>> {
         let documents = self.serve(
-            size::texts(&[&kind, &name]),
-            |context| context.library.get(&kind, &name),
+            size::texts(&[&kind]) + size::names(&names),
+            |context| match names.len() {
+                0..=NAMES_MAX => context.library.documents(&kind, &names),
+                count => Err(too_many_names(count)),
+            },
             size::documents,
         )?;
         Ok(documents.map_err(convert::library_error_to_wit))
+    }
+
+    fn names(&mut self, kind: String) -> Result<std::result::Result<Vec<String>, library::Error>> {
+        let names = self.serve(
+            size::texts(&[&kind]),
+            |context| context.library.names(&kind),
+            size::listing,
+        )?;
+        Ok(names.map_err(convert::library_error_to_wit))
+    }
+}
+
+fn too_many_names(count: usize) -> LibraryError {
+    LibraryError::Other {
+        code: "too-many-names",
+        message: format!("{count} names were asked for at once, the most is {NAMES_MAX}"),
     }
 }
 

@@ -2,9 +2,7 @@
 //! constant for each thing around them, so that a million empty things are counted too.
 
 use crate::library::LibraryError;
-use crate::storage::{
-    CommitOp, CommitOutcome, LogEntry, RecordKey, RecordPage, StorageError, StoredRecord,
-};
+use crate::storage::{CommitOp, LogEntry, RecordKey, RecordPage, StorageError, StoredRecord};
 
 /// Cost of one thing beside its texts: about what it takes in the host's memory.
 const THING_BYTES: usize = 64;
@@ -67,15 +65,17 @@ pub(super) fn lines(answer: &Result<Vec<LogEntry>, StorageError>) -> usize {
     })
 }
 
-pub(super) fn outcome(answer: &Result<CommitOutcome, StorageError>) -> usize {
-    match answer {
-        Ok(CommitOutcome::Conflict(found)) => found.iter().map(item).sum(),
-        Ok(CommitOutcome::Committed) | Err(_) => THING_BYTES,
-    }
+pub(super) fn names(names: &[String]) -> usize {
+    names.iter().map(|name| texts(&[name])).sum()
 }
 
-pub(super) fn documents(answer: &Result<Vec<String>, LibraryError>) -> usize {
+pub(super) fn listing(answer: &Result<Vec<String>, LibraryError>) -> usize {
+    answer.as_ref().map_or(THING_BYTES, |listed| names(listed))
+}
+
+pub(super) fn documents(answer: &Result<Vec<Option<String>>, LibraryError>) -> usize {
     answer.as_ref().map_or(THING_BYTES, |documents| {
-        documents.iter().map(|text| texts(&[text])).sum()
+        let texts_of = |document: &Option<String>| texts(&[document.as_deref().unwrap_or("")]);
+        documents.iter().map(texts_of).sum()
     })
 }

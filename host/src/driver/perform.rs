@@ -367,7 +367,7 @@ impl Run<'_> {
             index: call.index,
             state: if interrupted { "interrupted" } else { "done" }.to_owned(),
             failed: result.failed,
-            content: result.content,
+            content: wit::text_content(&result.content),
             patches: String::new(),
             operations: String::new(),
             cost: result.cost_nanos,

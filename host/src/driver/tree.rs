@@ -47,6 +47,9 @@ const REVIVALS_MAX: u32 = 64;
 /// The outcome of one run of the tree, and the thread that it began in.
 type TreeRunResult = (String, Result<EndedRun, DriveError>);
 
+/// The progress of a holder: the version of its step, and of its partial record.
+type HolderProgress = (Option<u64>, Option<u64>);
+
 /// A thread that this driver performs.
 struct PerformedThread {
     /// The thread that the run began in.
@@ -82,7 +85,7 @@ struct RunTree<'a> {
     revived: HashMap<String, u32>,
     /// Threads with an expired lease: the last sighting of the holder's progress, and since when it
     /// is unchanged.
-    silent: HashMap<String, ((Option<u64>, Option<u64>), Instant)>,
+    silent: HashMap<String, (HolderProgress, Instant)>,
     /// The outcome of the top's run so far.
     result: Option<Result<EndedRun, DriveError>>,
     failed_looks: u32,

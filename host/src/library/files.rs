@@ -8,7 +8,7 @@
 mod names;
 
 use super::models::ModelTable;
-use super::{LibraryError, TenantLibrary, front_matter, tool_document, yaml};
+use super::{LibraryError, NAMES_MAX, TenantLibrary, front_matter, tool_document, yaml};
 use crate::authority::{self, AuthorityError, EnvironmentSnapshot};
 pub use crate::policy::Policy;
 use crate::tools::ToolEntry;
@@ -23,9 +23,6 @@ pub const DOCUMENT_BYTES_MAX: u64 = 512 << 10;
 /// Largest file of scripted answers.
 pub const SCRIPT_BYTES_MAX: u64 = 4 << 20;
 
-/// Most names of a listing: the first in byte order.
-pub const NAMES_MAX: usize = 500;
-
 /// Most directory entries that one call looks at. A project has hundreds of directives. In a
 /// directory with more files than this, a file is still found by its name, but the listing is not
 /// complete.
@@ -36,6 +33,9 @@ pub const DEPTH_MAX: usize = 16;
 
 /// Files in `.ai/config` that may hold the settings of coordination.
 const COORDINATION_FILES: [&str; 2] = ["coordination.yaml", "agent/coordination.yaml"];
+
+/// Names of the kind `settings`.
+const SETTINGS: [&str; 4] = ["coordination", "policy", "preset", "state_persistence"];
 
 /// File in `.ai/config` that holds the settings of state persistence.
 const STATE_FILE: &str = "state_persistence.yaml";
@@ -116,77 +116,49 @@ impl FilesLibrary {
         read_text(ai, file, &place, SCRIPT_BYTES_MAX)?.ok_or_else(missing)
     }
 
-    fn directive(&self, name: &str) -> Result<Vec<String>, LibraryError> {
+    fn directive(&self, name: &str) -> Result<Option<String>, LibraryError> {
         let Some((place, bytes)) = self.find_document("directives", name)? else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let document = parse_document(&place, &bytes)?;
-        Ok(vec![
-            json!({"name": name, "body": document.body, "front": document.front}).to_string(),
-        ])
+        let json = json!({"name": name, "body": document.body, "front": document.front});
+        Ok(Some(json.to_string()))
     }
 
-    fn knowledge(&self, name: &str) -> Result<Vec<String>, LibraryError> {
+    fn knowledge(&self, name: &str) -> Result<Option<String>, LibraryError> {
         let Some((place, bytes)) = self.find_document("knowledge", name)? else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
-        Ok(vec![
-            json!({"name": name, "body": parse_document(&place, &bytes)?.body}).to_string(),
-        ])
+        let json = json!({"name": name, "body": parse_document(&place, &bytes)?.body});
+        Ok(Some(json.to_string()))
     }
 
-    fn model(&self, name: &str) -> Result<Vec<String>, LibraryError> {
-        let table = self.models()?;
-        if name.is_empty() {
-            return Ok(table
-                .names()
-                .into_iter()
-                .take(NAMES_MAX)
-                .map(str::to_owned)
-                .collect());
-        }
-        match table.resolve(name) {
-            Some(model) => Ok(vec![model.to_document().to_string()]),
+    fn model(&self, name: &str) -> Result<Option<String>, LibraryError> {
+        match self.models()?.resolve(name) {
+            Some(model) => Ok(Some(model.to_document().to_string())),
             // The model exists but is not granted. The error says so, because the tenant would
             // otherwise look for a typing error.
             None => match self.unrestricted_models()?.resolve(name) {
                 Some(own) => Err(self.policy.model_refusal(own)),
-                None => Ok(Vec::new()),
+                None => Ok(None),
             },
         }
     }
 
-    fn tool(&self, name: &str) -> Result<Vec<String>, LibraryError> {
-        if name.is_empty() {
-            return Ok(self
-                .catalog
-                .iter()
-                .take(NAMES_MAX)
-                .map(|tool| tool.name.clone())
-                .collect());
-        }
-        self.catalog
-            .iter()
-            .filter(|tool| tool.name == name)
-            .take(1)
-            .map(tool_document)
-            .collect()
+    fn tool(&self, name: &str) -> Result<Option<String>, LibraryError> {
+        let tool = self.catalog.iter().find(|tool| tool.name == name);
+        tool.map(tool_document).transpose()
     }
 
-    fn setting(&self, name: &str) -> Result<Vec<String>, LibraryError> {
+    fn setting(&self, name: &str) -> Result<Option<String>, LibraryError> {
         let value = match name {
-            "" => {
-                return Ok(["coordination", "policy", "preset", "state_persistence"]
-                    .map(str::to_owned)
-                    .to_vec());
-            }
             "preset" => Some(json!({"name": self.policy.preset.as_str()})),
             "policy" => Some(self.policy.to_guest_document()),
             "coordination" => self.coordination()?,
             "state_persistence" => self.read_config(STATE_FILE)?,
             _ => None,
         };
-        Ok(value.map(|value| value.to_string()).into_iter().collect())
+        Ok(value.map(|value| value.to_string()))
     }
 
     /// Reads the settings of coordination from one of their two files. A file at both places is an
@@ -291,21 +263,38 @@ impl FilesLibrary {
 }
 
 impl TenantLibrary for FilesLibrary {
-    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
-        match (kind, name) {
-            ("directive", "") => self.list_names("directives"),
-            ("directive", name) => self.directive(name),
-            ("knowledge", "") => self.list_names("knowledge"),
-            ("knowledge", name) => self.knowledge(name),
-            ("model", name) => self.model(name),
-            ("tool", name) => self.tool(name),
-            ("settings", name) => self.setting(name),
-            _ => Err(LibraryError::Other {
-                code: "unknown_kind",
-                message: "the library has directives, models, tools, settings and knowledge"
-                    .to_owned(),
-            }),
+    fn document(&self, kind: &str, name: &str) -> Result<Option<String>, LibraryError> {
+        match kind {
+            "directive" => self.directive(name),
+            "knowledge" => self.knowledge(name),
+            "model" => self.model(name),
+            "tool" => self.tool(name),
+            "settings" => self.setting(name),
+            _ => Err(unknown_kind()),
         }
+    }
+
+    fn names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
+        let mut names: Vec<String> = match kind {
+            "directive" => self.list_names("directives")?,
+            "knowledge" => self.list_names("knowledge")?,
+            "model" => {
+                let table = self.models()?;
+                table.names().into_iter().map(str::to_owned).collect()
+            }
+            "tool" => self.catalog.iter().map(|tool| tool.name.clone()).collect(),
+            "settings" => SETTINGS.map(str::to_owned).to_vec(),
+            _ => return Err(unknown_kind()),
+        };
+        names.truncate(NAMES_MAX);
+        Ok(names)
+    }
+}
+
+fn unknown_kind() -> LibraryError {
+    LibraryError::Other {
+        code: "unknown_kind",
+        message: "the library has directives, models, tools, settings and knowledge".to_owned(),
     }
 }
 

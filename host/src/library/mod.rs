@@ -43,11 +43,32 @@ pub enum LibraryError {
     },
 }
 
+/// Most names of one [`TenantLibrary::documents`], and most names of a listing: the first in byte
+/// order.
+pub const NAMES_MAX: usize = 500;
+
 /// Provides documents by kind and name. `wit/library.wit` documents the JSON of each kind.
 pub trait TenantLibrary: Send + Sync {
-    /// Returns at most one document for a name, none if it does not exist; returns all names of the
-    /// kind if `name` is empty.
-    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError>;
+    /// Returns the document of a name; `None` if it does not exist.
+    fn document(&self, kind: &str, name: &str) -> Result<Option<String>, LibraryError>;
+
+    /// Returns the names of a kind, at most [`NAMES_MAX`].
+    fn names(&self, kind: &str) -> Result<Vec<String>, LibraryError>;
+
+    /// Returns one answer for each name, in their order; without names every document of the kind.
+    /// A library that is asked over a network answers all of them at once here.
+    fn documents(&self, kind: &str, names: &[String]) -> Result<Vec<Option<String>>, LibraryError> {
+        let all;
+        let names = match names {
+            [] => {
+                all = self.names(kind)?;
+                &all
+            }
+            names => names,
+        };
+        let documents = names.iter().map(|name| self.document(kind, name));
+        documents.collect()
+    }
 }
 
 /// Returns the document of kind `tool` for a tool of a catalog, as a library provides it.

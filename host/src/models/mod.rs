@@ -134,7 +134,7 @@ pub enum ReplyBlock {
 }
 
 /// A complete reply. It is built by [`ModelCompletion::new`] and may have more parts later.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ModelCompletion {
     /// The blocks, in order.
@@ -146,6 +146,10 @@ pub struct ModelCompletion {
     pub usage: Option<Usage>,
     /// The session to continue.
     pub session: Option<String>,
+    /// The provider's id of the reply.
+    pub id: Option<String>,
+    /// The model that answered, as the provider names it.
+    pub model: Option<String>,
 }
 
 impl ModelCompletion {
@@ -156,7 +160,17 @@ impl ModelCompletion {
             finish: finish.into(),
             usage: None,
             session: None,
+            id: None,
+            model: None,
         }
+    }
+
+    /// Adds the provider's id of the reply and the model that answered, as the provider names it.
+    #[must_use]
+    pub fn with_source(mut self, id: Option<String>, model: Option<String>) -> Self {
+        self.id = id;
+        self.model = model;
+        self
     }
 
     /// Adds the usage that the provider reported.
@@ -219,6 +233,8 @@ pub struct ModelFailure {
     pub retry_after: Option<Duration>,
     /// False only if it is certain that nothing was sent.
     pub sent: bool,
+    /// True if the provider refused the request with a status: it was sent and cost nothing.
+    pub refused: bool,
     /// Tokens that were reported before it failed.
     pub usage: Option<Usage>,
     /// Text that had arrived before it failed.
@@ -234,6 +250,7 @@ impl ModelFailure {
             message: message.into(),
             retry_after: None,
             sent: true,
+            refused: false,
             usage: None,
             partial: String::new(),
         }

@@ -228,6 +228,7 @@ async fn play_fail(fail: &ScriptedFailure, on_delta: OnDelta<'_>) -> ModelFailur
         message: fail.message.clone(),
         retry_after: fail.retry_after,
         sent: fail.sent,
+        refused: false,
         usage: fail.usage,
         partial: fail.partial.clone(),
     }

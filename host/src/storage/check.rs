@@ -6,37 +6,36 @@
 use std::collections::HashSet;
 
 use super::{
-    COLLECTIONS, COMMIT_BYTES_MAX, COMMIT_OPS_MAX, CommitOp, KEY_BYTES_MAX, LOGS, PAGE_ENTRIES_MAX,
-    RecordExpectation, RecordKey, StorageError, VALUE_BYTES_MAX,
+    COMMIT_BYTES_MAX, COMMIT_OPS_MAX, CommitOp, KEY_BYTES_MAX, PAGE_ENTRIES_MAX, RecordExpectation,
+    RecordKey, SET_NAME_BYTES_MAX, StorageError, VALUE_BYTES_MAX,
 };
+
+/// Most bytes of a name that an error repeats.
+const SHOWN_BYTES_MAX: usize = 100;
 
 /// Checks the arguments of [`super::StorageBackend::get`].
 pub fn check_get(keys: &[RecordKey]) -> Result<(), StorageError> {
     check_at_most("keys", keys.len(), PAGE_ENTRIES_MAX as usize)?;
-    keys.iter().try_for_each(|key| check_key(key).map(drop))
+    keys.iter().try_for_each(check_key)
 }
 
-/// Checks the arguments of [`super::StorageBackend::scan`]; returns the index of the collection in
-/// [`COLLECTIONS`].
+/// Checks the arguments of [`super::StorageBackend::scan`].
 pub fn check_scan(
     collection: &str,
     start: &str,
     end: &str,
     limit: u32,
-) -> Result<usize, StorageError> {
-    let place = collection_index(collection)?;
+) -> Result<(), StorageError> {
+    check_collection(collection)?;
     check_at_most("key", start.len(), KEY_BYTES_MAX)?;
     check_at_most("key", end.len(), KEY_BYTES_MAX)?;
-    check_limit(limit)?;
-    Ok(place)
+    check_limit(limit)
 }
 
-/// Checks the arguments of [`super::StorageBackend::read_log`]; returns the index of the log in
-/// [`LOGS`].
-pub fn check_log(log: &str, partition: &str, limit: u32) -> Result<usize, StorageError> {
-    let place = check_partition(log, partition)?;
-    check_limit(limit)?;
-    Ok(place)
+/// Checks the arguments of [`super::StorageBackend::read_log`].
+pub fn check_log(log: &str, partition: &str, limit: u32) -> Result<(), StorageError> {
+    check_partition(log, partition)?;
+    check_limit(limit)
 }
 
 /// Checks the operations of [`super::StorageBackend::commit`].
@@ -61,25 +60,21 @@ pub fn check_commit(ops: &[CommitOp]) -> Result<(), StorageError> {
     check_at_most("commit", bytes, COMMIT_BYTES_MAX)
 }
 
-/// The index of a collection in [`COLLECTIONS`].
-pub(super) fn collection_index(name: &str) -> Result<usize, StorageError> {
-    COLLECTIONS
-        .iter()
-        .position(|(known, _)| *known == name)
-        .ok_or_else(|| {
-            other_error(
-                "unknown-collection",
-                format!("there is no collection {name:?}"),
-            )
-        })
+fn check_collection(name: &str) -> Result<(), StorageError> {
+    check_set_name("invalid-collection", "a collection", name)
 }
 
-/// The index of a log in [`LOGS`].
-pub(super) fn log_index(name: &str) -> Result<usize, StorageError> {
-    let unknown = || other_error("unknown-log", format!("there is no log {name:?}"));
-    LOGS.iter()
-        .position(|known| *known == name)
-        .ok_or_else(unknown)
+/// Checks the name of a collection or log.
+fn check_set_name(code: &'static str, what: &str, name: &str) -> Result<(), StorageError> {
+    let fits = (1..=SET_NAME_BYTES_MAX).contains(&name.len());
+    if fits && name.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return Ok(());
+    }
+    let cut = &name[..name.floor_char_boundary(SHOWN_BYTES_MAX)];
+    let message = format!(
+        "{cut:?} is no name of {what}: it has 1 to {SET_NAME_BYTES_MAX} letters from a to z"
+    );
+    Err(other_error(code, message))
 }
 
 /// The condition that an operation puts on a record, if any.
@@ -169,28 +164,26 @@ fn record_key(op: &CommitOp) -> Option<&RecordKey> {
     }
 }
 
-fn check_key(key: &RecordKey) -> Result<usize, StorageError> {
-    let place = collection_index(&key.collection)?;
+fn check_key(key: &RecordKey) -> Result<(), StorageError> {
+    check_collection(&key.collection)?;
     if key.name.is_empty() {
         return Err(other_error(
             "empty-key",
             format!("a key of collection {} is empty", key.collection),
         ));
     }
-    check_at_most("key", key.name.len(), KEY_BYTES_MAX)?;
-    Ok(place)
+    check_at_most("key", key.name.len(), KEY_BYTES_MAX)
 }
 
-fn check_partition(log: &str, partition: &str) -> Result<usize, StorageError> {
-    let place = log_index(log)?;
+fn check_partition(log: &str, partition: &str) -> Result<(), StorageError> {
+    check_set_name("invalid-log", "a log", log)?;
     if partition.is_empty() {
         return Err(other_error(
             "empty-key",
             format!("a partition of log {log} is empty"),
         ));
     }
-    check_at_most("partition", partition.len(), KEY_BYTES_MAX)?;
-    Ok(place)
+    check_at_most("partition", partition.len(), KEY_BYTES_MAX)
 }
 
 fn check_limit(limit: u32) -> Result<(), StorageError> {

@@ -8,12 +8,12 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use super::check::{collection_index, condition_of, log_index, meets_condition, position_error};
+use super::check::{condition_of, meets_condition, position_error};
 use super::quota::{entry_bytes, partition_bytes, record_bytes};
 use super::{
-    BoundedRecords, COLLECTIONS, CommitOp, CommitOutcome, LOGS, LogEntry, PAGE_BYTES_MAX,
-    RecordKey, RecordPage, StorageBackend, StorageError, StorageQuota, StoredRecord, check_commit,
-    check_get, check_log, check_scan,
+    BoundedRecords, CommitOp, CommitOutcome, LogEntry, PAGE_BYTES_MAX, RecordKey, RecordPage,
+    StorageBackend, StorageError, StorageQuota, StoredRecord, check_commit, check_get, check_log,
+    check_scan,
 };
 
 /// A store in memory; see the documentation of the module.
@@ -50,8 +50,10 @@ impl MemoryStore {
 
 #[derive(Debug, Default)]
 struct MemoryState {
-    records: [BTreeMap<String, MemoryRecord>; COLLECTIONS.len()],
-    logs: [BTreeMap<String, MemoryLog>; LOGS.len()],
+    /// By collection and name.
+    records: BTreeMap<String, BTreeMap<String, MemoryRecord>>,
+    /// By log and partition.
+    logs: BTreeMap<String, BTreeMap<String, MemoryLog>>,
     used_bytes: u64,
     quota: Option<StorageQuota>,
 }
@@ -88,7 +90,7 @@ impl StorageBackend for MemoryStore {
         let state = self.state.read();
         let mut answer = BoundedRecords::new();
         for key in keys {
-            if let Some(item) = state.read_item(key)? {
+            if let Some(item) = state.read_item(key) {
                 answer.push(item)?;
             }
         }
@@ -103,7 +105,7 @@ impl StorageBackend for MemoryStore {
         limit: u32,
         reverse: bool,
     ) -> Result<RecordPage, StorageError> {
-        let place = check_scan(collection, start, end, limit)?;
+        check_scan(collection, start, end, limit)?;
         if !end.is_empty() && start >= end {
             return Ok(RecordPage::default());
         }
@@ -113,7 +115,10 @@ impl StorageBackend for MemoryStore {
             Bound::Excluded(end)
         };
         let state = self.state.read();
-        let range = state.records[place].range::<str, _>((Bound::Included(start), upper));
+        let Some(records) = state.records.get(collection) else {
+            return Ok(RecordPage::default());
+        };
+        let range = records.range::<str, _>((Bound::Included(start), upper));
         Ok(if reverse {
             build_page(collection, range.rev(), limit, true)
         } else {
@@ -129,9 +134,9 @@ impl StorageBackend for MemoryStore {
         limit: u32,
         reverse: bool,
     ) -> Result<Vec<LogEntry>, StorageError> {
-        let place = check_log(log, partition, limit)?;
+        check_log(log, partition, limit)?;
         let state = self.state.read();
-        let Some(log) = state.logs[place].get(partition) else {
+        let Some(log) = state.find_log(log, partition) else {
             return Ok(Vec::new());
         };
         Ok(if reverse {
@@ -149,8 +154,8 @@ impl StorageBackend for MemoryStore {
     fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError> {
         check_commit(ops)?;
         let mut state = self.state.write();
-        if let Some(found) = state.find_conflict(ops)? {
-            return Ok(CommitOutcome::Conflict(found));
+        if !state.meets_conditions(ops) {
+            return Ok(CommitOutcome::Conflict);
         }
         let growth = state.plan_growth(ops)?;
         let used_bytes = match state.quota {
@@ -158,36 +163,33 @@ impl StorageBackend for MemoryStore {
             None => state.used_bytes.saturating_add_signed(growth),
         };
         // The point of no return: names, conditions, positions and the quota are checked.
-        for op in ops {
-            state.apply_op(op)?;
-        }
+        ops.iter().for_each(|op| state.apply_op(op));
         state.used_bytes = used_bytes;
         Ok(CommitOutcome::Committed)
     }
 }
 
 impl MemoryState {
-    fn read_item(&self, key: &RecordKey) -> Result<Option<StoredRecord>, StorageError> {
-        let place = collection_index(&key.collection)?;
-        let found = self.records[place].get(&key.name);
-        Ok(found.map(|record| StoredRecord {
+    fn find_record(&self, key: &RecordKey) -> Option<&MemoryRecord> {
+        self.records.get(&key.collection)?.get(&key.name)
+    }
+
+    fn find_log(&self, log: &str, partition: &str) -> Option<&MemoryLog> {
+        self.logs.get(log)?.get(partition)
+    }
+
+    fn read_item(&self, key: &RecordKey) -> Option<StoredRecord> {
+        self.find_record(key).map(|record| StoredRecord {
             key: key.clone(),
             version: record.version,
             value: record.value.clone(),
-        }))
+        })
     }
 
-    /// The records that `ops` have a condition on, if one of the conditions does not hold.
-    fn find_conflict(&self, ops: &[CommitOp]) -> Result<Option<Vec<StoredRecord>>, StorageError> {
-        let mut found = BoundedRecords::new();
-        let mut refused = false;
-        for (key, expect) in ops.iter().filter_map(condition_of) {
-            let item = self.read_item(key)?;
-            refused |= !meets_condition(expect, item.as_ref().map(|item| item.version));
-            item.into_iter()
-                .for_each(|item| found.push_if_it_fits(item));
-        }
-        Ok(refused.then(|| found.into_items()))
+    fn meets_conditions(&self, ops: &[CommitOp]) -> bool {
+        ops.iter().filter_map(condition_of).all(|(key, expect)| {
+            meets_condition(expect, self.find_record(key).map(|record| record.version))
+        })
     }
 
     /// The change of the store's bytes by `ops`, or the error of an append that does not fit.
@@ -198,16 +200,16 @@ impl MemoryState {
             growth += match op {
                 CommitOp::Check { .. } => 0,
                 CommitOp::Put { key, value, .. } => {
-                    record_bytes(key.name.len(), value.len()) - self.record_usage(key)?
+                    record_bytes(key.name.len(), value.len()) - self.record_usage(key)
                 }
-                CommitOp::Delete { key } => -self.record_usage(key)?,
+                CommitOp::Delete { key } => -self.record_usage(key),
                 CommitOp::Append {
                     log,
                     partition,
                     at,
                     value,
                 } => {
-                    let planned = self.planned_log(&mut logs, log, partition)?;
+                    let planned = self.planned_log(&mut logs, log, partition);
                     planned
                         .plan_append(*at, value.len())
                         .map_err(|last| position_error(log, partition, *at, last))?
@@ -217,7 +219,7 @@ impl MemoryState {
                     partition,
                     below,
                 } => self
-                    .planned_log(&mut logs, log, partition)?
+                    .planned_log(&mut logs, log, partition)
                     .plan_trim(*below),
             };
         }
@@ -225,27 +227,26 @@ impl MemoryState {
     }
 
     /// The bytes that an existing record counts for.
-    fn record_usage(&self, key: &RecordKey) -> Result<i64, StorageError> {
-        let found = self.records[collection_index(&key.collection)?].get(&key.name);
-        Ok(found.map_or(0, |record| record_bytes(key.name.len(), record.value.len())))
+    fn record_usage(&self, key: &RecordKey) -> i64 {
+        self.find_record(key)
+            .map_or(0, |record| record_bytes(key.name.len(), record.value.len()))
     }
 
     fn planned_log<'plan, 'ops, 'state>(
         &'state self,
-        logs: &'plan mut BTreeMap<(usize, &'ops str), PlannedLog<'state, 'ops>>,
-        log: &str,
+        logs: &'plan mut BTreeMap<(&'ops str, &'ops str), PlannedLog<'state, 'ops>>,
+        log: &'ops str,
         partition: &'ops str,
-    ) -> Result<&'plan mut PlannedLog<'state, 'ops>, StorageError> {
-        let place = log_index(log)?;
-        let begin = || PlannedLog::begin_plan(partition, self.logs[place].get(partition));
-        Ok(logs.entry((place, partition)).or_insert_with(begin))
+    ) -> &'plan mut PlannedLog<'state, 'ops> {
+        let begin = || PlannedLog::begin_plan(partition, self.find_log(log, partition));
+        logs.entry((log, partition)).or_insert_with(begin)
     }
 
-    fn apply_op(&mut self, op: &CommitOp) -> Result<(), StorageError> {
+    fn apply_op(&mut self, op: &CommitOp) {
         match op {
             CommitOp::Check { .. } => {}
             CommitOp::Put { key, value, .. } => {
-                let records = &mut self.records[collection_index(&key.collection)?];
+                let records = self.records.entry(key.collection.clone()).or_default();
                 let version = records
                     .get(&key.name)
                     .map_or(1, |record| record.version + 1);
@@ -258,7 +259,9 @@ impl MemoryState {
                 );
             }
             CommitOp::Delete { key } => {
-                self.records[collection_index(&key.collection)?].remove(&key.name);
+                if let Some(records) = self.records.get_mut(&key.collection) {
+                    records.remove(&key.name);
+                }
             }
             CommitOp::Append {
                 log,
@@ -266,7 +269,7 @@ impl MemoryState {
                 at,
                 value,
             } => {
-                let logs = &mut self.logs[log_index(log)?];
+                let logs = self.logs.entry(log.clone()).or_default();
                 let log = logs.entry(partition.clone()).or_insert_with(|| MemoryLog {
                     first: 1,
                     lines: VecDeque::new(),
@@ -278,9 +281,12 @@ impl MemoryState {
                 log,
                 partition,
                 below,
-            } => trim_log(&mut self.logs[log_index(log)?], partition, *below),
+            } => {
+                if let Some(logs) = self.logs.get_mut(log) {
+                    trim_log(logs, partition, *below);
+                }
+            }
         }
-        Ok(())
     }
 }
 

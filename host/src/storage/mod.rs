@@ -2,8 +2,8 @@
 //!
 //! The contract is `wit/storage.wit`, word for word; this file is its Rust form, with the checks
 //! that every backend must make ([`check_get`], [`check_scan`], [`check_log`], [`check_commit`]).
-//! Backends hold no domain rule: they know the names and sizes of collections and logs, and nothing
-//! of the contents of a value.
+//! Backends hold no domain rule: they know which collections are common and how large their records
+//! are, keep any other just as well, and know nothing of the contents of a value.
 
 mod bounded_records;
 mod check;
@@ -33,9 +33,8 @@ pub const COMMIT_BYTES_MAX: usize = 4 << 20;
 pub const PAGE_ENTRIES_MAX: u32 = 500;
 /// Most bytes of values in one page; the first entry is always given.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Most bytes of values in the answer of one `get`, and of the records of a conflict: as many as
-/// one commit writes, so that values written together can be read together, and 500 keys are not
-/// 500 MiB in the host's memory.
+/// Most bytes of values in the answer of one `get`: as many as one commit writes, so that values
+/// written together can be read together, and 500 keys are not 500 MiB in the host's memory.
 pub const ANSWER_BYTES_MAX: usize = COMMIT_BYTES_MAX;
 
 /// Size class of the records of a collection, by which a backend can lay them out.
@@ -47,8 +46,13 @@ pub enum RecordSizeClass {
     Large,
 }
 
-/// Every collection and its size class. Other names are refused.
-pub const COLLECTIONS: [(&str, RecordSizeClass); 12] = [
+/// Longest name of a collection or log, in bytes: 1 to this many letters from `a` to `z`. Any such
+/// name is kept, so that a later component can have more of them on the stores of today.
+pub const SET_NAME_BYTES_MAX: usize = 16;
+
+/// The collections of this version of the component and the size class of their records, by which a
+/// backend can lay them out. Any other name is kept as well.
+pub const COLLECTIONS: [(&str, RecordSizeClass); 13] = [
     ("thread", RecordSizeClass::Large),
     ("pin", RecordSizeClass::Large),
     ("head", RecordSizeClass::Large),
@@ -61,15 +65,16 @@ pub const COLLECTIONS: [(&str, RecordSizeClass); 12] = [
     ("signature", RecordSizeClass::Small),
     ("sweep", RecordSizeClass::Small),
     ("blob", RecordSizeClass::Small),
+    ("state", RecordSizeClass::Large),
 ];
 
-/// Every log. Other names are refused.
-pub const LOGS: [&str; 2] = ["history", "blob"];
+/// The logs of this version of the component. Any other name is kept as well.
+pub const LOGS: [&str; 3] = ["history", "blob", "state"];
 
 /// Name of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordKey {
-    /// One of [`COLLECTIONS`].
+    /// The collection: 1 to [`SET_NAME_BYTES_MAX`] letters from `a` to `z`.
     pub collection: String,
     /// 1 to [`KEY_BYTES_MAX`] bytes.
     pub name: String,
@@ -166,7 +171,7 @@ pub enum CommitOp {
     /// Adds an entry to a log at its last position plus 1; any other position is
     /// [`StorageError::Corrupt`].
     Append {
-        /// One of [`LOGS`].
+        /// The kind of log: 1 to [`SET_NAME_BYTES_MAX`] letters from `a` to `z`.
         log: String,
         /// The name of the log of that kind: 1 to [`KEY_BYTES_MAX`] bytes.
         partition: String,
@@ -177,7 +182,7 @@ pub enum CommitOp {
     },
     /// Removes the entries of a log below a position.
     Trim {
-        /// One of [`LOGS`].
+        /// The kind of log: 1 to [`SET_NAME_BYTES_MAX`] letters from `a` to `z`.
         log: String,
         /// The name of the log of that kind: 1 to [`KEY_BYTES_MAX`] bytes.
         partition: String,
@@ -187,14 +192,13 @@ pub enum CommitOp {
 }
 
 /// The outcome of a commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitOutcome {
     /// The whole commit is written and durable.
     Committed,
-    /// Nothing is written. Contains the records that exist among those with a condition, with their
-    /// current values, in the order in which the commit names them. A record that would bring the
-    /// values over [`ANSWER_BYTES_MAX`] is left out.
-    Conflict(Vec<StoredRecord>),
+    /// A condition does not hold, and nothing is written. A caller that needs to know which reads
+    /// the records: what is read after the answer is at least as new as what the conflict saw.
+    Conflict,
 }
 
 /// Error of a storage call.
@@ -238,7 +242,7 @@ pub enum StorageError {
         /// A sentence that names the contradiction.
         message: String,
     },
-    /// Nothing was written. Codes: `unknown-collection`, `unknown-log`, `empty-key`, `empty-page`,
+    /// Nothing was written. Codes: `invalid-collection`, `invalid-log`, `empty-key`, `empty-page`,
     /// `key-named-twice`, `not-a-condition`, and a backend's own.
     #[error("{message} ({code})")]
     Other {

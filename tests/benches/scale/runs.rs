@@ -133,6 +133,7 @@ impl ModelProvider for RateLimitedModel {
             message: "come again later".to_owned(),
             retry_after: Some(RETRY_AFTER),
             sent: true,
+            refused: false,
             usage: None,
             partial: String::new(),
         })))

@@ -47,7 +47,7 @@ impl NativeRun {
             }],
             finish: "tool_use".to_owned(),
             usage: Some(Usage::default()),
-            session: None,
+            ..LlmCompletion::default()
         });
         let submission = StepSubmission {
             token: self.token,

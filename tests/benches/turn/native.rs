@@ -66,14 +66,14 @@ impl BenchCandidate for NativeRun {
     fn step(&mut self, step: usize, blocks: &str, content: &str) {
         let outcome = match self.calls.pop() {
             None => runner::StepOutcome::Completion(LlmCompletion {
-                blocks: ReplyBlock::parse_all(blocks).expect("blocks"),
+                blocks: ReplyBlock::parse_all(blocks).0,
                 finish: "tool_use".to_owned(),
                 usage: Some(Usage {
                     input: 1_000 + step as u64,
                     output: 500,
                     ..Usage::default()
                 }),
-                session: None,
+                ..LlmCompletion::default()
             }),
             Some((version, index)) => runner::StepOutcome::ToolOutcomes(vec![ToolOutcome {
                 version,

@@ -37,16 +37,21 @@ pub trait BenchCandidate {
 pub struct BenchLibrary;
 
 impl TenantLibrary for BenchLibrary {
-    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
-        Ok(match (kind, name) {
-            ("directive", DIRECTIVE_NAME) => vec![DIRECTIVE.to_owned()],
-            ("directive", PLAIN_NAME) => vec![PLAIN.to_owned()],
-            ("model", FREE_NAME) => vec![FREE.to_owned()],
-            ("model", _) => vec![MODEL.to_owned()],
-            ("tool", "") => vec!["read_file".to_owned()],
-            ("tool", "read_file") => vec![TOOL.to_owned()],
-            _ => Vec::new(),
-        })
+    fn document(&self, kind: &str, name: &str) -> Result<Option<String>, LibraryError> {
+        let text = match (kind, name) {
+            ("directive", DIRECTIVE_NAME) => DIRECTIVE,
+            ("directive", PLAIN_NAME) => PLAIN,
+            ("model", FREE_NAME) => FREE,
+            ("model", _) => MODEL,
+            ("tool", "read_file") => TOOL,
+            _ => return Ok(None),
+        };
+        Ok(Some(text.to_owned()))
+    }
+
+    fn names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
+        let names: &[&str] = if kind == "tool" { &["read_file"] } else { &[] };
+        Ok(names.iter().map(|&name| name.to_owned()).collect())
     }
 }
 

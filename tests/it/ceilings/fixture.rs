@@ -120,6 +120,7 @@ pub fn fails(sent: bool, usage: Option<Usage>) -> Result<ModelCompletion, ModelF
         message: "on purpose".to_owned(),
         retry_after: None,
         sent,
+        refused: false,
         usage,
         partial: "p".repeat(5),
     })

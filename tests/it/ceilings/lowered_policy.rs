@@ -87,6 +87,8 @@ impl LoweredProject {
                 reasoning: 0,
             }),
             session: None,
+            id: None,
+            model: None,
         });
         let (token, version) = (started.token, started.step.version);
         let step = tenant.submit(&thread.id, token, version, reply, version);
@@ -107,7 +109,7 @@ fn tool_outcomes(handle: &Handle) -> Outcome {
         index: call.index,
         state: "done".to_owned(),
         failed: false,
-        content: "milk".to_owned(),
+        content: wit::text_content("milk"),
         patches: String::new(),
         operations: String::new(),
         cost: 0,

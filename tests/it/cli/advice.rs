@@ -1,5 +1,5 @@
-//! Advice to a person: about charges by estimate, cancelled runs, records that `repair` cannot mend,
-//! and replies that are too large.
+//! Advice to a person: about charges by estimate, runs that were cancelled, records that `repair`
+//! cannot mend, and replies that are too large.
 
 use super::fixture::CliProject;
 use serde_json::{Value, json};
@@ -138,7 +138,12 @@ fn nobody_is_told_to_repair_documents_of_unsound_records() {
         let found = project.json(&["doctor"]);
         let mends = |id: &str| {
             let rows = found["missing"].as_array().into_iter().flatten();
-            let of = |row: &&Value| row["what"].as_str().unwrap().starts_with(&format!("{id}"));
+            let of = |row: &&Value| {
+                row["what"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with(&format!("{id}: "))
+            };
             let mends: Vec<&str> = rows
                 .filter(of)
                 .map(|row| row["mend"].as_str().unwrap())

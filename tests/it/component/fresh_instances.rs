@@ -375,6 +375,7 @@ fn failure(kind: &str, sent: bool) -> llm::Error {
         message: "on purpose".to_owned(),
         retry: None,
         sent,
+        refused: false,
         usage: None,
         partial: String::new(),
     }
@@ -386,6 +387,8 @@ fn completion_of(blocks: &serde_json::Value, usage: Option<wit::Usage>) -> Outco
         finish: "stop".to_owned(),
         usage,
         session: None,
+        id: None,
+        model: None,
     })
 }
 
@@ -419,7 +422,7 @@ fn tool_outcome(call: &wit::ToolCall) -> wit::ToolOutcome {
         index: call.index,
         state: "done".to_owned(),
         failed: false,
-        content: format!("{} said {}", call.name, call.arguments),
+        content: wit::text_content(&format!("{} said {}", call.name, call.arguments)),
         patches: String::new(),
         operations: String::new(),
         cost: 7,

@@ -14,13 +14,18 @@ use threadkeep::tenant::Tenant;
 use threadkeep::wit::registry;
 use threadkeep_tests::fixture::MapLibrary;
 
-/// A library that takes 120 ms for each answer.
+/// A library that takes 120 ms for each document and each listing.
 struct SlowLibrary(MapLibrary);
 
 impl TenantLibrary for SlowLibrary {
-    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
+    fn document(&self, kind: &str, name: &str) -> Result<Option<String>, LibraryError> {
         std::thread::sleep(Duration::from_millis(120));
-        self.0.get(kind, name)
+        self.0.document(kind, name)
+    }
+
+    fn names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
+        std::thread::sleep(Duration::from_millis(120));
+        self.0.names(kind)
     }
 }
 

@@ -52,7 +52,8 @@ fn recount(shell: &Connection) -> u64 {
             .map(|size| size.unwrap() as u64 + overhead)
             .sum::<u64>()
     };
-    let records = COLLECTIONS.iter().map(|(name, _)| {
+    let names = COLLECTIONS.iter().map(|(name, _)| *name);
+    let records = names.chain(["other"]).map(|name| {
         sum(
             "name || value",
             &format!("record_{name}"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use threadkeep::storage::{
     ANSWER_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_OPS_MAX, CommitOp, CommitOutcome, KEY_BYTES_MAX,
     LogEntry, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, RecordExpectation, RecordKey, RecordPage,
-    StorageBackend, StorageError, StorageQuota, StoredRecord, VALUE_BYTES_MAX,
+    SET_NAME_BYTES_MAX, StorageBackend, StorageError, StorageQuota, StoredRecord, VALUE_BYTES_MAX,
 };
 
 use super::differential::error_kind;
@@ -63,7 +63,12 @@ impl WitnessStore {
             if given && size == limit {
                 self.note(format!("{name} reached"));
             }
-            if matches!(answer, Err(StorageError::TooLarge { .. })) && *size == limit + 1 {
+            let refused = |error: &StorageError| {
+                let code = matches!(error, StorageError::Other { code, .. }
+                    if ["invalid-collection", "invalid-log"].contains(code));
+                code || matches!(error, StorageError::TooLarge { .. })
+            };
+            if answer.as_ref().is_err_and(refused) && *size == limit + 1 {
                 self.note(format!("{name} exceeded"));
             }
         }
@@ -124,6 +129,7 @@ impl StorageBackend for WitnessStore {
                 limit as usize,
             ),
             ("KEY_BYTES_MAX", KEY_BYTES_MAX, start.len().max(end.len())),
+            ("SET_NAME_BYTES_MAX", SET_NAME_BYTES_MAX, collection.len()),
         ];
         self.note_answer(if reverse { "scan back" } else { "scan" }, &answer, &sizes);
         if let Ok(page) = &answer {
@@ -165,7 +171,7 @@ impl StorageBackend for WitnessStore {
             bytes += name + value;
             let word = match &answer {
                 Ok(CommitOutcome::Committed) => "committed",
-                Ok(CommitOutcome::Conflict(_)) => "conflict",
+                Ok(CommitOutcome::Conflict) => "conflict",
                 Err(_) => "refused",
             };
             self.note(format!("{}: {word}", op_words(op)));

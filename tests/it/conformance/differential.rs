@@ -41,8 +41,8 @@ const HAPPENINGS: [&str; 25] = [
     "commit: other empty-key",
     "commit: other key-named-twice",
     "commit: other not-a-condition",
-    "commit: other unknown-collection",
-    "commit: other unknown-log",
+    "commit: other invalid-collection",
+    "commit: other invalid-log",
     "deleted a record",
     "trimmed a log",
     "closed within the margin",
@@ -50,8 +50,8 @@ const HAPPENINGS: [&str; 25] = [
     "read: given",
     "read: other empty-key",
     "read: other empty-page",
-    "read: other unknown-collection",
-    "read: other unknown-log",
+    "read: other invalid-collection",
+    "read: other invalid-log",
     "read: too-large keys",
     "read: too-large page",
 ];
@@ -193,7 +193,7 @@ fn check_same<T: PartialEq + std::fmt::Debug>(
 fn kind(answer: &Result<CommitOutcome, StorageError>) -> String {
     match answer {
         Ok(CommitOutcome::Committed) => "committed".to_owned(),
-        Ok(CommitOutcome::Conflict(_)) => "conflict".to_owned(),
+        Ok(CommitOutcome::Conflict) => "conflict".to_owned(),
         Err(error) => error_kind(error),
     }
 }
@@ -310,7 +310,6 @@ fn a_difference_is_told_with_the_shortest_history_that_shows_it() {
         StoreFault::TrimsTooLittle,
         StoreFault::DeleteIgnored,
         StoreFault::VersionNotCounted,
-        StoreFault::ConflictStale,
         StoreFault::MarginForAll,
     ] {
         let home = |quota| Box::new(BrokenHome::new(fault, quota)) as Box<dyn StoreHome>;

@@ -15,6 +15,22 @@ use threadkeep::storage::{
 use super::suite::StoreHome;
 
 pub(super) const MIB: usize = 1 << 20;
+/// Names of collections and logs that no version of the component uses: the shortest, the longest,
+/// one that a table of SQLite has in its name, and one of a log or collection.
+pub(super) const OTHER_NAMES: [&str; 4] = ["a", "abcdefghijklmnop", "other", "history"];
+/// Texts that are no names of collections and logs.
+pub(super) const BAD_NAMES: [&str; 10] = [
+    "",
+    "abcdefghijklmnopq",
+    "Thread",
+    "thread ",
+    "thread1",
+    "a_b",
+    "a-b",
+    "é",
+    "a\0",
+    "a'; --",
+];
 /// Name of the file in the tests' directories.
 pub(super) const FILE: &str = "registry.db";
 
@@ -198,14 +214,14 @@ pub(super) fn refuse_code(store: &dyn StorageBackend, ops: &[CommitOp], expected
     );
 }
 
-/// Commits operations that must conflict and find `found`, and checks that nothing has changed.
+/// Commits operations that must conflict, and checks that nothing has changed and that `found` is
+/// read afterwards.
 #[track_caller]
 pub(super) fn conflict(store: &dyn StorageBackend, ops: &[CommitOp], found: &[StoredRecord]) {
     let before = contents(store);
-    assert_eq!(
-        store.commit(ops, false),
-        Ok(CommitOutcome::Conflict(found.to_vec()))
-    );
+    assert_eq!(store.commit(ops, false), Ok(CommitOutcome::Conflict));
+    let keys: Vec<RecordKey> = found.iter().map(|item| item.key.clone()).collect();
+    assert_eq!(store.get(&keys).as_deref(), Ok(found));
     assert_eq!(contents(store), before, "a conflict changed something");
 }
 
@@ -266,15 +282,24 @@ pub(super) fn records(store: &dyn StorageBackend, collection: &str) -> Vec<Store
     }
 }
 
+/// The collections that the component uses, and others.
+pub(super) fn collections() -> impl Iterator<Item = &'static str> {
+    let known = COLLECTIONS.iter().map(|(name, _)| *name);
+    known.chain(OTHER_NAMES)
+}
+
+/// The logs that the component uses, and others.
+pub(super) fn logs() -> impl Iterator<Item = &'static str> {
+    let known = LOGS.into_iter();
+    known.chain(OTHER_NAMES.into_iter().filter(|name| !LOGS.contains(name)))
+}
+
 /// Reads every record, and the logs that the cases use.
 pub(super) fn contents(store: &dyn StorageBackend) -> (Vec<StoredRecord>, Vec<(u64, String)>) {
-    let items = COLLECTIONS
-        .iter()
-        .flat_map(|(collection, _)| records(store, collection))
+    let items = collections()
+        .flat_map(|collection| records(store, collection))
         .collect();
-    let pairs = LOGS
-        .iter()
-        .flat_map(|name| ["p", "q"].map(|partition| (*name, partition)));
+    let pairs = logs().flat_map(|name| ["p", "q"].map(|partition| (name, partition)));
     (
         items,
         pairs

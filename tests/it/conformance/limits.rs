@@ -95,9 +95,9 @@ pub(super) const CASES: &[(&str, StoreCase)] = &[
         "operations are looked at in order, their sum last",
         |store| {
             let mut ops = four_mib(1);
-            ops.push(put_op("nowhere", "a", Any, ""));
+            ops.push(put_op("no where", "a", Any, ""));
             ops.push(put_op("due", "", Any, ""));
-            refuse_code(store, &ops, "unknown-collection");
+            refuse_code(store, &ops, "invalid-collection");
         },
     ),
     ("a size is looked at before a condition", |store| {

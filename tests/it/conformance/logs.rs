@@ -1,9 +1,10 @@
 //! Logs: appending, reading up and down, trimming.
 
-use threadkeep::storage::{LOGS, StorageBackend};
+use threadkeep::storage::StorageBackend;
 
 use super::fixture::{
-    MIB, append, assert_code, commit, log, refuse_code, refuse_corrupt, too_large, trim,
+    BAD_NAMES, MIB, OTHER_NAMES, append, assert_code, commit, log, logs, refuse_code,
+    refuse_corrupt, too_large, trim,
 };
 use super::suite::StoreCase;
 
@@ -19,11 +20,11 @@ pub(super) const CASES: &[(&str, StoreCase)] = &[
     }),
     ("a log begins at 1 and goes on by 1", begins_at_one),
     ("every log keeps entries", |store| {
-        for name in LOGS {
+        for name in logs() {
             commit(store, &[append(name, "p", 1, name)]);
             commit(store, &[append(name, "p", 2, "2")]);
         }
-        for name in LOGS {
+        for name in logs() {
             assert_eq!(
                 log(store, name, "p"),
                 [(1, name.to_owned()), (2, "2".to_owned())]
@@ -182,27 +183,36 @@ pub(super) const CASES: &[(&str, StoreCase)] = &[
             );
         },
     ),
-    ("append and trim refuse an unknown log", |store| {
-        for name in ["", "thread", "History", "histories"] {
-            refuse_code(
+    ("append and trim refuse a bad name of a log", |store| {
+        for name in BAD_NAMES {
+            for op in [append(name, "p", 1, ""), trim(name, "p", 1)] {
+                let ops = [append("history", "p", 1, ""), op];
+                refuse_code(store, &ops, "invalid-log");
+            }
+        }
+    }),
+    ("any log is trimmed and begins anew", |store| {
+        for name in OTHER_NAMES {
+            commit(
                 store,
-                &[append("history", "p", 1, ""), append(name, "p", 1, "")],
-                "unknown-log",
+                &[append(name, "q", 1, "1"), append(name, "q", 2, "2")],
             );
-            refuse_code(
-                store,
-                &[append("history", "p", 1, ""), trim(name, "p", 1)],
-                "unknown-log",
-            );
+            commit(store, &[trim(name, "q", 2)]);
+            assert_eq!(log(store, name, "q"), [(2, "2".to_owned())]);
+            commit(store, &[trim(name, "q", 3), append(name, "q", 1, "new")]);
+            assert_eq!(log(store, name, "q"), [(1, "new".to_owned())]);
         }
     }),
     ("append and trim refuse an empty partition", |store| {
         refuse_code(store, &[append("history", "", 1, "")], "empty-key");
         refuse_code(store, &[trim("history", "", 1)], "empty-key");
     }),
-    ("reading refuses an unknown log", |store| {
-        assert_code(store.read_log("thread", "p", 0, 1, false), "unknown-log");
-        assert_code(store.read_log("", "p", 0, 1, true), "unknown-log");
+    ("reading refuses a bad name of a log", |store| {
+        for name in BAD_NAMES {
+            for reverse in [false, true] {
+                assert_code(store.read_log(name, "p", 0, 1, reverse), "invalid-log");
+            }
+        }
     }),
     ("reading refuses an empty partition", |store| {
         assert_code(store.read_log("blob", "", 0, 1, false), "empty-key")

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::thread::scope;
 
 use threadkeep::storage::RecordExpectation::{Absent, Any, Version};
-use threadkeep::storage::{
-    COLLECTIONS, CommitOutcome, RECORD_BYTES_OVERHEAD, StorageError, StorageQuota,
-};
+use threadkeep::storage::{CommitOutcome, RECORD_BYTES_OVERHEAD, StorageError, StorageQuota};
 
 use super::concurrency::{check_count, increment};
 use super::fixture::{
-    append, commit, conflict, contents, delete, get, item, log, put_op, records, refuse,
-    refuse_corrupt, trim,
+    append, collections, commit, conflict, contents, delete, get, item, log, put_op, records,
+    refuse, refuse_corrupt, trim,
 };
 use super::suite::{HomeCase, StoreHome};
 
@@ -76,7 +74,7 @@ pub(super) const CASES: &[(&str, Option<StorageQuota>, HomeCase)] = &[
 
 fn all_is_there(home: &dyn StoreHome) {
     let store = home.open();
-    for (collection, _) in COLLECTIONS {
+    for collection in collections() {
         commit(
             &*store,
             &[
@@ -89,6 +87,7 @@ fn all_is_there(home: &dyn StoreHome) {
         &*store,
         &[
             append("history", "p", 1, "\0x"),
+            append("other", "q", 1, "z"),
             append("blob", "q", 1, ""),
             append("history", "p", 2, "y"),
         ],

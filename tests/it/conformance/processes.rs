@@ -100,7 +100,7 @@ fn commit_until_full(store: &SqliteStore, name: &str) {
             false,
         ) {
             Ok(CommitOutcome::Committed) => say(&format!("acknowledged {at}")),
-            Ok(CommitOutcome::Conflict(found)) => panic!("{found:?}"),
+            Ok(CommitOutcome::Conflict) => panic!("a conflict"),
             Err(StorageError::OutcomeUnknown { .. }) => return say("ended outcome-unknown"),
             Err(StorageError::Unavailable { .. }) => return say("ended unavailable"),
             Err(error) => panic!("{error}"),

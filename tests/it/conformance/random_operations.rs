@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use threadkeep::storage::RecordExpectation::{Absent, Any, Version};
 use threadkeep::storage::{
-    COLLECTIONS, COMMIT_OPS_MAX, CommitOp, LOGS, RecordExpectation, RecordKey, StorageBackend,
-    VALUE_BYTES_MAX,
+    COMMIT_OPS_MAX, CommitOp, RecordExpectation, RecordKey, StorageBackend, VALUE_BYTES_MAX,
 };
 
-use super::fixture::put_op;
+use super::fixture::{collections, logs, put_op};
 
 /// SplitMix64.
 pub(super) struct SeededRandom(pub(super) u64);
@@ -59,16 +58,16 @@ impl SeededRandom {
         if self.one_in(60) {
             return "history ".to_owned();
         }
-        COLLECTIONS[self.below(COLLECTIONS.len() as u64) as usize]
-            .0
-            .to_owned()
+        let all: Vec<&str> = collections().collect();
+        self.pick(&all).to_owned()
     }
 
     pub(super) fn log(&mut self) -> String {
         if self.one_in(60) {
-            "thread".to_owned()
+            "no log".to_owned()
         } else {
-            self.pick(&LOGS).to_owned()
+            let all: Vec<&str> = logs().collect();
+            self.pick(&all).to_owned()
         }
     }
 

@@ -2,7 +2,10 @@
 
 use threadkeep::storage::{RecordExpectation::Any, RecordKey, StorageBackend};
 
-use super::fixture::{MIB, assert_code, commit, get, item, key, put_op, records, too_large};
+use super::fixture::{
+    BAD_NAMES, MIB, OTHER_NAMES, assert_code, commit, delete, get, item, key, put_op, records,
+    too_large,
+};
 use super::suite::StoreCase;
 
 pub(super) const CASES: &[(&str, StoreCase)] = &[
@@ -18,15 +21,21 @@ pub(super) const CASES: &[(&str, StoreCase)] = &[
     ),
     ("get finds a key as often as it is asked", get_repeats),
     ("get tells collections apart", get_tells_collections_apart),
-    ("get refuses an unknown collection", |store| {
-        assert_code(store.get(&[key("threads", "a")]), "unknown-collection");
+    ("get refuses a bad name of a collection", |store| {
+        for name in BAD_NAMES {
+            assert_code(store.get(&[key(name, "a")]), "invalid-collection");
+        }
     }),
-    ("get refuses a log's name", |store| {
-        assert_code(store.get(&[key("history", "a")]), "unknown-collection")
+    ("nothing is in a collection that nobody wrote to", |store| {
+        for name in OTHER_NAMES {
+            assert_eq!(store.get(&[key(name, "a")]), Ok(vec![]));
+            for reverse in [false, true] {
+                let page = store.scan(name, "", "", 10, reverse).unwrap();
+                assert!(page.items.is_empty() && page.cursor.is_none(), "{name}");
+            }
+        }
     }),
-    ("get refuses a collection in other case", |store| {
-        assert_code(store.get(&[key("Thread", "a")]), "unknown-collection");
-    }),
+    ("other collections are scanned one by one", scan_others),
     ("get refuses an empty key", |store| {
         assert_code(store.get(&[key("thread", "")]), "empty-key")
     }),
@@ -72,11 +81,10 @@ pub(super) const CASES: &[(&str, StoreCase)] = &[
     ("scan fills a page by bytes", scan_bytes),
     ("scan gives one record however large", scan_large),
     ("scan of large records walks on", scan_large_walk),
-    ("scan refuses an unknown collection", |store| {
-        assert_code(
-            store.scan("history", "", "", 1, false),
-            "unknown-collection",
-        );
+    ("scan refuses a bad name of a collection", |store| {
+        for name in BAD_NAMES {
+            assert_code(store.scan(name, "", "", 1, false), "invalid-collection");
+        }
     }),
     ("scan refuses a page of nothing", |store| {
         assert_code(store.scan("thread", "", "", 0, false), "empty-page")
@@ -407,4 +415,44 @@ fn scan_large_walk(store: &dyn StorageBackend) {
         .map(|item| item.key.name)
         .collect();
     assert_eq!(found, ["a", "b", "c"]);
+}
+
+/// Walks each of several collections that may share a table, both ways, between two names, a page
+/// of two at a time.
+fn scan_others(store: &dyn StorageBackend) {
+    let names = ["", "a", "b", "b\0", "c", "é", "\u{10ffff}"];
+    for collection in OTHER_NAMES {
+        let ops: Vec<_> = names[1..]
+            .iter()
+            .map(|name| put_op(collection, name, Any, collection))
+            .collect();
+        commit(store, &ops);
+    }
+    for collection in OTHER_NAMES {
+        for (start, end) in [("", ""), ("b", ""), ("", "c"), ("b", "c"), ("c", "b")] {
+            let within = |name: &&&str| **name >= start && (end.is_empty() || **name < end);
+            let expected: Vec<&str> = names[1..].iter().filter(within).copied().collect();
+            let (mut up, mut from) = (Vec::new(), start.to_owned());
+            loop {
+                let page = store.scan(collection, &from, end, 2, false).unwrap();
+                assert!(page.items.iter().all(|item| item.value == collection));
+                up.extend(page.items.into_iter().map(|item| item.key.name));
+                let Some(cursor) = page.cursor else { break };
+                from = cursor;
+            }
+            assert_eq!(up, expected, "{collection} {start:?} {end:?}");
+            let (mut down, mut to) = (Vec::new(), end.to_owned());
+            loop {
+                let page = store.scan(collection, start, &to, 2, true).unwrap();
+                down.extend(page.items.into_iter().map(|item| item.key.name));
+                let Some(cursor) = page.cursor else { break };
+                to = cursor;
+            }
+            down.reverse();
+            assert_eq!(down, expected, "{collection} {start:?} {end:?} down");
+        }
+    }
+    commit(store, &[delete(OTHER_NAMES[0], "a")]);
+    assert_eq!(get(store, OTHER_NAMES[0], "a"), None);
+    assert!(get(store, OTHER_NAMES[1], "a").is_some());
 }

@@ -89,8 +89,8 @@ fn answer(store: &SqliteStore, call: &str, request: &Value) -> Value {
             let ops: Vec<CommitOp> = list(&request["ops"], op_from);
             let done = store.commit(&ops, request["closing"].as_bool().unwrap());
             answer_json(done, |outcome| match outcome {
-                CommitOutcome::Committed => Value::Null,
-                CommitOutcome::Conflict(found) => json!(list_of(&found, item_to)),
+                CommitOutcome::Committed => json!(true),
+                CommitOutcome::Conflict => json!(false),
             })
         }
     }
@@ -268,8 +268,9 @@ impl StorageBackend for TwoProcessStore {
     fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError> {
         let request = json!({"call": "commit", "ops": list_of(ops, op_to), "closing": closing});
         self.call(request, |found| match found {
-            Value::Null => CommitOutcome::Committed,
-            found => CommitOutcome::Conflict(list(found, item_from)),
+            Value::Bool(true) => CommitOutcome::Committed,
+            Value::Bool(false) => CommitOutcome::Conflict,
+            other => panic!("{other}"),
         })
     }
 }

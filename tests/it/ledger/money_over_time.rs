@@ -15,8 +15,12 @@ use threadkeep_tests::fixture::MapLibrary;
 struct EditableLibrary(Arc<Mutex<MapLibrary>>);
 
 impl TenantLibrary for EditableLibrary {
-    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
-        self.0.lock().unwrap().get(kind, name)
+    fn document(&self, kind: &str, name: &str) -> Result<Option<String>, LibraryError> {
+        self.0.lock().unwrap().document(kind, name)
+    }
+
+    fn names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
+        self.0.lock().unwrap().names(kind)
     }
 }
 

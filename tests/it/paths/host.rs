@@ -15,11 +15,11 @@ use threadkeep_tests::corpus::{
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
 
 /// Judges an answer of the library: a refusal is typed and says where.
-fn judge(what: &str, answer: &Result<Vec<String>, LibraryError>) -> bool {
+fn judge(what: &str, answer: &Result<Option<String>, LibraryError>) -> bool {
     match answer {
         Ok(found) => {
             assert_clean(what, &format!("{found:?}"));
-            !found.is_empty()
+            found.is_some()
         }
         Err(error) => {
             match error {
@@ -40,7 +40,7 @@ fn library(open: &OpenProject, names: &[String], tallies: &mut Vec<NameTally>) {
         for name in names.iter().filter(|name| !name.is_empty()) {
             let given = judge(
                 &format!("{kind} {name:.40?}"),
-                &open.library().get(kind, name),
+                &open.library().document(kind, name),
             );
             assert!(!given || name == "x", "{kind} {name:.40?} is there");
             tally.count(given);
@@ -51,7 +51,7 @@ fn library(open: &OpenProject, names: &[String], tallies: &mut Vec<NameTally>) {
     for name in names {
         tally.count(judge(
             &format!("kind {name:.40?}"),
-            &open.library().get(name, "x"),
+            &open.library().document(name, "x"),
         ));
     }
     tallies.push(tally);
@@ -70,7 +70,7 @@ fn scripts(
     );
     for name in names {
         let what = format!("script {name:.40?}");
-        let found = open.library().read_script(name).map(|text| vec![text]);
+        let found = open.library().read_script(name).map(Some);
         assert!(!judge(&what, &found), "{what} is there");
         direct.count(false);
         let quoted = serde_json::to_string(name).unwrap();
@@ -148,7 +148,7 @@ async fn check_similar_names(world: &GuardedProject) {
             .count()
             == 3;
         for name in ["Twin", "twin"] {
-            let answer = open.library().get(kind, name);
+            let answer = open.library().document(kind, name);
             if both {
                 let message = answer.unwrap_err().to_string();
                 let place = format!(".ai/{room}/{name}.md");

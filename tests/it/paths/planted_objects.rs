@@ -136,10 +136,10 @@ async fn exercise_host(world: &GuardedProject, sqlite: bool) -> HostAnswers {
     };
     said.note("open", Ok::<_, String>(()));
     for kind in ["directive", "knowledge", "model", "settings"] {
-        said.note("list", open.library().get(kind, ""));
+        said.note("list", open.library().names(kind));
     }
-    said.note("directive", open.library().get("directive", "x"));
-    said.note("knowledge", open.library().get("knowledge", "x"));
+    said.note("directive", open.library().document("directive", "x"));
+    said.note("knowledge", open.library().document("knowledge", "x"));
     said.note(
         "models",
         open.library().models().map(|table| table.names().len()),
@@ -329,7 +329,7 @@ async fn hard_links_to_own_files_are_not_read() {
         .open(false)
         .unwrap()
         .library()
-        .get("directive", "a")
+        .document("directive", "a")
         .unwrap_err();
     assert!(
         error.to_string().contains(".ai/directives/a.md")

@@ -130,10 +130,10 @@ async fn a_directory_swapped_while_it_is_read() {
     ] {
         race(&world, place, async || {
             let (shallow, deep) = (
-                open.library().get(kind, "canary"),
-                open.library().get(kind, "deep/canary"),
+                open.library().document(kind, "canary"),
+                open.library().document(kind, "deep/canary"),
             );
-            let listed = open.library().get(kind, "");
+            let listed = open.library().names(kind);
             Ok(format!("{shallow:?} {deep:?} {listed:?}"))
         })
         .await;

@@ -2,9 +2,12 @@
 
 use super::fixture::{RunnerFixture, calls, fails, raise, reply, says, usage, user};
 use crate::history::code;
+use std::sync::Arc;
+use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::service::Error;
 use threadkeep_core::runner::{LlmFailure, ReplyBlock, Signal, StepOutcome};
 use threadkeep_core::thread::StepKind;
+use threadkeep_tests::fixture::MapLibrary;
 
 pub fn cause(world: &RunnerFixture, thread: &str) -> String {
     let head = world.service.load(thread).unwrap().head.value;
@@ -485,8 +488,12 @@ fn mail_is_taken_between_turns_and_keeps_a_run_going() {
 /// paid or not.
 #[test]
 fn a_request_as_large_as_the_window_is_not_sent() {
-    for (read, sent) in [(190_000, true), (199_995, false), (400_000, false)] {
-        let mut world = RunnerFixture::new();
+    for (read, sent) in [(7_000, true), (7_995, false), (10_000, false)] {
+        // Of a request of some words no more than about 10,000 tokens are believed.
+        let model = serde_json::json!({"name": "default", "provider": "p", "window": 8_000,
+            "output": 400, "prices": {"input": "1", "output": "2"}});
+        let library = MapLibrary::small().with("model", "default", &model.to_string());
+        let mut world = RunnerFixture::over(Arc::new(MemoryStore::new()), library);
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
         let blocks = vec![ReplyBlock::ToolUse {
@@ -507,7 +514,7 @@ fn a_request_as_large_as_the_window_is_not_sent() {
             let why = head.cause.expect("a cause");
             assert_eq!(
                 (why.code.as_str(), why.maximum),
-                ("window_exceeded", Some(200_000))
+                ("window_exceeded", Some(8_000))
             );
             assert!(why.value >= Some(read), "{why:?}");
         }

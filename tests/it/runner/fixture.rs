@@ -276,7 +276,7 @@ pub fn reply(blocks: Vec<ReplyBlock>, usage: Option<Usage>) -> StepOutcome {
         blocks,
         finish,
         usage,
-        session: None,
+        ..LlmCompletion::default()
     })
 }
 

@@ -9,11 +9,12 @@ use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
 use threadkeep::storage::{StorageBackend, StorageError};
 
 /// Every migration, in order.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("../../../host/src/storage/sqlite/schema/0001_records_and_logs.sql"),
     include_str!("../../../host/src/storage/sqlite/schema/0002_threads_view.sql"),
     include_str!("../../../host/src/storage/sqlite/schema/0003_usage_is_exact.sql"),
     include_str!("../../../host/src/storage/sqlite/schema/0004_budget_ledger_view.sql"),
+    include_str!("../../../host/src/storage/sqlite/schema/0005_state_and_other_collections.sql"),
 ];
 
 /// "Thkp" in ASCII.

@@ -119,5 +119,7 @@ fn answer(prompt: &str) -> Completion {
         finish: "stop".to_owned(),
         usage: None,
         session: None,
+        id: None,
+        model: None,
     }
 }

@@ -295,15 +295,15 @@ pub struct ResultEvent {
     /// True if the provider reported no usage: tokens and cost are estimated from the request and
     /// the reply's text.
     pub estimated: bool,
+    /// The provider's id of the reply.
+    pub response_id: Option<String>,
+    /// The model that answered, as the provider names it.
+    pub response_model: Option<String>,
 }
 
 record!(ResultEvent {
-    model,
-    finish,
-    usage,
-    spend,
-    duration,
-    estimated
+    model, finish, usage, spend, duration, estimated, response_id or nothing,
+    response_model or nothing
 });
 
 /// The run stopped.

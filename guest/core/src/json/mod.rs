@@ -9,6 +9,7 @@ mod number;
 mod parse;
 mod primitives;
 pub(crate) mod record;
+mod surrogates;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -16,6 +17,7 @@ mod write;
 pub use number::JsonNumber;
 pub use parse::parse;
 pub use record::{FromJson, JsonError, ObjectReader, ObjectWriter, ToJson, read, to_text};
+pub use surrogates::mend_surrogates;
 pub(crate) use write::count_plain_bytes;
 
 use std::borrow::Cow;

@@ -31,6 +31,16 @@ record!(ChargeBasis {
 });
 
 impl ChargeBasis {
+    /// Returns the basis with its tokens alone: of a charge that is estimated nothing else is
+    /// needed, and each commit writes it.
+    pub fn keep_tokens(self) -> Self {
+        Self {
+            rate: 0,
+            since: UnixTime::default(),
+            ..self
+        }
+    }
+
     /// Estimates the tokens of an attempt that was under way until `end` and of whose reply
     /// `arrived` tokens were seen: all of its input, and as output the larger of what arrived and
     /// what the time allowed, but no more than was admitted.

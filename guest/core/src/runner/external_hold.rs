@@ -11,11 +11,12 @@ use super::admission::{
     hold_money as admit_money, money_held_cause, money_refused_cause, set_lease,
 };
 use super::checks::{check_deadline, check_loop_token, refused_error};
+use super::settlement::believable_usage;
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{AdmittedAttempt, CommitReason, CostSource, Event, ResultEvent, SettledHold};
 use crate::json::{self, record::record};
-use crate::ledger::{TokenPrices, Usage};
+use crate::ledger::{ChargeBasis, TokenPrices, Usage};
 use crate::limits::check_tokens;
 use crate::money::{NanoUsd, check_bill};
 use crate::plan::{
@@ -291,6 +292,7 @@ pub fn settle(
     let holds = &mut change.head.holds;
     if let Some(at) = holds.iter().position(|own| own.version == version) {
         let own = holds.remove(at);
+        let bill = believable_bill(bill, own.basis, own.tokens);
         close_external_hold(&mut change, &own, bill)?;
         if let Some(step) = &mut change.head.step {
             step.version = loaded.head.value.version + 1;
@@ -323,6 +325,14 @@ fn bill_cost(bill: CallBill, prices: Option<TokenPrices>) -> Result<NanoUsd, Err
             let problem = "is tokens, and the call was held without prices: tell the amount";
             Err(Error::invalid("bill", "usage", problem))
         }
+    }
+}
+
+/// Cuts a bill of tokens to what its call can have used.
+fn believable_bill(bill: CallBill, basis: Option<ChargeBasis>, tokens: u64) -> CallBill {
+    match bill {
+        CallBill::Usage(usage) => CallBill::Usage(believable_usage(usage, basis, (tokens, tokens))),
+        CallBill::Amount(_) | CallBill::Nothing => bill,
     }
 }
 
@@ -379,6 +389,8 @@ fn close_external_hold(
         spend,
         duration: 0,
         estimated: false,
+        response_id: None,
+        response_model: None,
     }));
     Ok(())
 }
@@ -396,6 +408,7 @@ fn correct_charged_attempt(
             "names no call that is held or was charged: it was settled already, or too long ago";
         return Err(Error::invalid("version", &version.to_string(), problem));
     };
+    let bill = believable_bill(bill, told.hold.basis, told.tokens);
     let prices = (!told.unpriced).then_some(told.hold.prices);
     let late = ReportedUsage {
         spend: bill_cost(bill, prices)?,

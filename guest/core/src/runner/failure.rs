@@ -22,12 +22,19 @@ pub(super) fn apply_failure(
     failure: &LlmFailure,
 ) -> RunTransition {
     count_time(change);
-    settle_attempt(change, failure.usage, failure.sent, &failure.partial);
+    settle_attempt(
+        change,
+        failure.usage,
+        failure.may_have_cost(),
+        &failure.partial,
+    );
     push_partial(change, &failure.partial);
     let code = cut(&failure.code, 100);
     // A failure that repeats unchanged and may cost something each time is tried twice, not four
     // times.
-    let paid = failure.sent && failure.usage != Some(Usage::default());
+    let paid = failure
+        .usage
+        .map_or(failure.may_have_cost(), |usage| usage != Usage::default());
     let before = change
         .head
         .step
@@ -108,7 +115,12 @@ pub(super) fn apply_driver_stop(
     failure: &LlmFailure,
 ) -> RunTransition {
     count_time(change);
-    settle_attempt(change, failure.usage, failure.sent, &failure.partial);
+    settle_attempt(
+        change,
+        failure.usage,
+        failure.may_have_cost(),
+        &failure.partial,
+    );
     push_partial(change, &failure.partial);
     let message = "the driver stopped the run: resume to go on";
     RunTransition::Stop(StatusCause::new("error", "stopped", message))

@@ -22,6 +22,7 @@ mod outcome;
 mod reply;
 mod reply_blocks;
 mod reply_calls;
+mod result_blocks;
 mod round;
 mod settlement;
 mod signal;
@@ -41,7 +42,8 @@ pub use children::{
 pub use claim::{HolderProof, KeptPartial, claim, recover};
 pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
 pub use external_loop::{LoopEnding, LoopFailure, close, open};
-pub use reply_blocks::{LlmCompletion, ReplyBlock};
+pub use reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
+pub use result_blocks::parse_result_content;
 pub use round::{ToolOutcome, ToolState};
 pub use signal::{CapRaise, Signal, signal};
 pub use start::{StartRequest, is_repeated_start, is_start_refused, parse_about, start};

@@ -1,17 +1,17 @@
 //! A reply of the model is settled and recorded: it ends the run, or opens a round of calls.
 
 use super::children::PreparedCall;
+use super::failure::push_partial;
 use super::finish_reason::incomplete_reply_cause;
-use super::reply_blocks::{LlmCompletion, ReplyBlock};
+use super::reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
 use super::reply_calls::open_round;
 use super::settlement::{count_time, settle_attempt, settle_estimated};
 use super::transition::RunTransition;
-use super::{CALL_NAME_BYTES_MAX, PARTIAL_BYTES_MAX, REPLY_BYTES_MAX};
+use super::{CALL_NAME_BYTES_MAX, REPLY_BYTES_MAX};
 use crate::error::{Error, cut};
 use crate::estimate;
 use crate::history::{
-    AssistantText, Event, Message, MessageRole, PartialEvent, ResultEvent, ThinkingEvent, ToolUse,
-    cut_escaped,
+    AssistantText, Event, Message, MessageRole, ResultEvent, ThinkingEvent, ToolUse,
 };
 use crate::ledger::Usage;
 use crate::plan::ThreadChange;
@@ -27,7 +27,7 @@ pub(super) fn apply_completion(
 ) -> Result<RunTransition, Error> {
     let reported = completion.usage;
     let (finish_word, duration) = (cut(&completion.finish, 64).to_owned(), count_time(change));
-    let usage = reported.unwrap_or_else(|| estimate_usage(change, &completion.blocks));
+    let usage = reported.unwrap_or_else(|| estimate_usage(change, &completion));
     let spend = match reported {
         Some(usage) => settle_attempt(change, Some(usage), true, ""),
         None => settle_estimated(change, usage),
@@ -42,15 +42,16 @@ pub(super) fn apply_completion(
         spend,
         duration,
         estimated: reported.is_none(),
+        response_id: provider_word(completion.id),
+        response_model: provider_word(completion.model),
     };
-    if completion
-        .blocks
-        .iter()
-        .map(ReplyBlock::entry_bytes)
-        .sum::<usize>()
-        > REPLY_BYTES_MAX
-    {
-        return Ok(keep_oversized_reply(change, &completion.blocks, result));
+    if let Some(cause) = unusable_reply_cause(&completion.blocks, completion.unreadable) {
+        return Ok(keep_partial_reply(
+            change,
+            &completion.blocks,
+            result,
+            cause,
+        ));
     }
     let calls = push_blocks(change, completion.blocks);
     if let Some(usage) = reported {
@@ -68,10 +69,35 @@ pub(super) fn apply_completion(
     open_round(change, pin, calls.collect(), &word)
 }
 
+/// Returns the cause for which a reply is no turn: it cannot be read, or is too large.
+fn unusable_reply_cause(
+    blocks: &[ReplyBlock],
+    unreadable: Option<UnreadableReply>,
+) -> Option<StatusCause> {
+    if let Some(UnreadableReply { problem, .. }) = unreadable {
+        let message = format!(
+            "the reply cannot be read, and what can be was kept as a partial only: {problem}: \
+             resume to ask again"
+        );
+        return Some(StatusCause::new("error", "bad_reply", message));
+    }
+    let bytes = blocks.iter().map(ReplyBlock::entry_bytes).sum::<usize>();
+    let message =
+        format!("the reply is larger than {REPLY_BYTES_MAX} bytes and was kept as a partial only");
+    (bytes > REPLY_BYTES_MAX).then(|| StatusCause::new("error", "reply_too_large", message))
+}
+
+/// Returns a word of the provider's, cut; `None` for an empty one.
+fn provider_word(word: Option<String>) -> Option<String> {
+    let word = word.filter(|word| !word.is_empty())?;
+    Some(cut(&word, CALL_NAME_BYTES_MAX).to_owned())
+}
+
 /// Estimates the tokens of a reply whose provider reported none: the output by its text, the input
 /// by the estimated context.
-fn estimate_usage(change: &ThreadChange<'_>, blocks: &[ReplyBlock]) -> Usage {
-    let output = blocks.iter().map(|block| match block {
+fn estimate_usage(change: &ThreadChange<'_>, completion: &LlmCompletion) -> Usage {
+    let unreadable = completion.unreadable.as_ref();
+    let output = completion.blocks.iter().map(|block| match block {
         ReplyBlock::Text { text } | ReplyBlock::Thinking { text, .. } => {
             estimate::estimate_tokens(text)
         }
@@ -81,15 +107,19 @@ fn estimate_usage(change: &ThreadChange<'_>, blocks: &[ReplyBlock]) -> Usage {
     });
     Usage {
         input: change.head.context,
-        output: output.fold(0, u64::saturating_add),
+        output: output
+            .fold(0, u64::saturating_add)
+            .max(unreadable.map_or(0, |unreadable| unreadable.tokens)),
         ..Usage::default()
     }
 }
 
-fn keep_oversized_reply(
+/// Records the text of a reply that cannot be a turn, and suspends the run.
+fn keep_partial_reply(
     change: &mut ThreadChange<'_>,
     blocks: &[ReplyBlock],
     result: ResultEvent,
+    cause: StatusCause,
 ) -> RunTransition {
     let text: String = blocks
         .iter()
@@ -101,12 +131,9 @@ fn keep_oversized_reply(
             }
         })
         .collect();
-    let text = cut_escaped(&text, PARTIAL_BYTES_MAX).to_owned();
-    change.push_event(Event::Partial(PartialEvent { text }));
+    push_partial(change, &text);
     change.push_event(Event::Result(result));
-    let message =
-        format!("the reply is larger than {REPLY_BYTES_MAX} bytes and was kept as a partial only");
-    RunTransition::Suspend(StatusCause::new("error", "reply_too_large", message))
+    RunTransition::Suspend(cause)
 }
 
 /// Adds the blocks as events; returns the indexes of the calls. Text is a message if the reply

@@ -3,11 +3,23 @@
 
 use crate::estimate;
 use crate::history::{ChargedEvent, CostSource, Event, SettledHold};
-use crate::ledger::Usage;
+use crate::ledger::{ChargeBasis, Usage};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::thread::{ChargedAttempt, Hold, StepKind};
 use crate::time::UnixTime;
+
+/// Cuts reported usage to what its call can have used: the tokens that it was admitted with, by the
+/// basis of its charge or else by `admitted` (input and output). The input was estimated from text
+/// by characters, so it counts as the bytes that it stands for at most.
+pub(super) fn believable_usage(
+    usage: Usage,
+    basis: Option<ChargeBasis>,
+    admitted: (u64, u64),
+) -> Usage {
+    let (input, output) = basis.map_or(admitted, |basis| (basis.input, basis.output));
+    usage.cut_to_admitted(input.saturating_mul(estimate::TOKEN_BYTES_MAX), output)
+}
 
 /// Closes the hold of the pending attempt and returns the cost: by the reported usage; by estimate
 /// if something was sent and the usage is unknown (`None`; `arrived` is the part of its reply that
@@ -53,7 +65,11 @@ fn close_hold(change: &mut ThreadChange<'_>, how: CostSource, usage: Option<Usag
     let Some(hold) = change.head.hold.take() else {
         return NanoUsd::ZERO;
     };
-    let Hold { amount, prices, .. } = hold;
+    let Hold {
+        amount,
+        prices,
+        basis,
+    } = hold;
     let cost = prices.cost(usage.unwrap_or_default());
     let spend = match how {
         CostSource::Settled => cost,
@@ -98,7 +114,7 @@ fn close_hold(change: &mut ThreadChange<'_>, how: CostSource, usage: Option<Usag
             hold: Hold {
                 amount: spend,
                 prices,
-                basis: None,
+                basis: basis.map(ChargeBasis::keep_tokens),
             },
             run: change.head.run,
             tokens,
@@ -164,7 +180,7 @@ pub(super) fn charge_external_holds(change: &mut ThreadChange<'_>) {
             version,
             hold: Hold {
                 amount: spend,
-                basis: None,
+                basis: hold.basis.map(ChargeBasis::keep_tokens),
                 ..hold
             },
             run: change.head.run,

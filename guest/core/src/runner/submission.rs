@@ -26,9 +26,28 @@ impl StepOutcome {
     pub(super) fn usage(&self) -> Option<Usage> {
         match self {
             Self::Completion(completion) => completion.usage,
-            Self::Failure(failure) | Self::Stopped(failure) => failure.usage,
+            Self::Failure(failure) | Self::Stopped(failure) => {
+                failure.usage.or(failure.refused.then(Usage::default))
+            }
             Self::ToolOutcomes(_) | Self::Waited => None,
         }
+    }
+
+    /// Cuts the reported tokens by `cut`.
+    pub(super) fn cut_usage(&mut self, cut: impl FnOnce(Usage) -> Usage) {
+        let usage = match self {
+            Self::Completion(completion) => &mut completion.usage,
+            Self::Failure(failure) | Self::Stopped(failure) => &mut failure.usage,
+            Self::ToolOutcomes(_) | Self::Waited => return,
+        };
+        *usage = usage.map(cut);
+    }
+}
+
+impl LlmFailure {
+    /// Returns true if the attempt may have cost something although no usage was reported.
+    pub(super) fn may_have_cost(&self) -> bool {
+        self.sent && !self.refused
     }
 }
 
@@ -62,13 +81,17 @@ pub struct LlmFailure {
     pub retry: Option<u64>,
     /// False only if nothing was sent.
     pub sent: bool,
+    /// True if the provider refused the request with a status: such a refusal costs nothing.
+    pub refused: bool,
     /// Usage that was reported.
     pub usage: Option<Usage>,
     /// Text that had arrived.
     pub partial: String,
 }
 
-record!(write LlmFailure { kind, code, message, retry, sent, usage, partial });
+record!(write LlmFailure {
+    kind, code, message, retry, sent, refused or nothing, usage, partial
+});
 
 /// A driver's submission of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use super::mail::take_mail;
 use super::outcome::{RunRecords, apply_transition};
 use super::reply::apply_completion;
 use super::round::apply_tool_results;
+use super::settlement::believable_usage;
 use super::submission::{StepOutcome, StepSubmission};
 use super::transition::RunTransition;
 use super::usage_correction::record_fenced_usage;
@@ -49,10 +50,14 @@ pub fn submit(
     let pin = require_pin(loaded, pin)?;
     let StepSubmission {
         version,
-        outcome,
+        mut outcome,
         mut inputs,
         ..
     } = submission;
+    if let Some(hold) = loaded.head.value.hold {
+        let admitted = (loaded.head.value.context, pending.output);
+        outcome.cut_usage(|usage| believable_usage(usage, hold.basis, admitted));
+    }
     let mail = std::mem::take(&mut inputs.mail);
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     change.head.request = None;

@@ -7,6 +7,7 @@
 //! entry records it: an entry of another driver would stand between a step and its answer.
 
 use super::CommitDecision;
+use super::settlement::believable_usage;
 use crate::error::Error;
 use crate::history::CommitReason;
 use crate::ledger::Usage;
@@ -28,6 +29,8 @@ pub(super) fn record_fenced_usage(
     let (Some(at), Some(usage)) = (at, usage) else {
         return Err(error);
     };
+    let told = &charged[at];
+    let usage = believable_usage(usage, told.hold.basis, (told.tokens, told.tokens));
     let mut change = ThreadChange::new(loaded, moment);
     change.closing = true;
     let told = &mut change.head.charged[at];

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::json::record::record;
 use crate::json::{JsonObject, JsonValue};
 use crate::ledger::TokenPrices;
+use crate::limits::CAP_MAX;
 
 /// Context window of a model whose file names none, in tokens.
 pub const WINDOW_TOKENS_DEFAULT: u64 = 200_000;
@@ -69,13 +70,16 @@ impl Model {
 fn positive_field(place: &str, fields: &JsonObject<'_>, name: &str) -> Result<Option<u64>, Error> {
     match fields.get(name) {
         None | Some(JsonValue::Null) => Ok(None),
-        Some(value) => value.as_u64().filter(|n| *n > 0).map(Some).ok_or_else(|| {
-            Error::invalid(
-                format!("{place}.{name}"),
-                &value.to_string(),
-                "must be a whole number above zero",
-            )
-        }),
+        Some(value) => {
+            let fits = |n: &u64| (1..=CAP_MAX).contains(n);
+            value.as_u64().filter(fits).map(Some).ok_or_else(|| {
+                Error::invalid(
+                    format!("{place}.{name}"),
+                    &value.to_string(),
+                    "must be a whole number above zero and below 2^63",
+                )
+            })
+        }
     }
 }
 
@@ -93,7 +97,14 @@ fn parse_prices(place: &str, value: Option<&JsonValue<'_>>) -> Result<Option<Tok
         }
     };
     check_known_fields(&place, fields, &["input", "output", "read", "write"])?;
-    let price = |name: &str| decimal_field(&place, fields, name);
+    let price = |name: &str| match decimal_field(&place, fields, name)? {
+        Some(price) if price.get() > CAP_MAX => Err(Error::invalid(
+            format!("{place}.{name}"),
+            &price.to_string(),
+            "is more than any price: it is in USD per million tokens",
+        )),
+        price => Ok(price),
+    };
     let needed = |name: &str| {
         price(name)?.ok_or_else(|| {
             Error::invalid(
@@ -140,6 +151,12 @@ mod tests {
             r#"{"name":"m","provider":"p","prices":{"input":"0.15"}}"#,
             r#"{"name":"m","provider":"p","prices":{"input":"free","output":"1"}}"#,
             r#"{"name":"m","provider":"p","window":0}"#,
+            r#"{"name":"m","provider":"p","window":-1}"#,
+            r#"{"name":"m","provider":"p","window":9223372036854775808}"#,
+            r#"{"name":"m","provider":"p","output":18446744073709551615}"#,
+            r#"{"name":"m","provider":"p","call_millis":9223372036854775808}"#,
+            r#"{"name":"m","provider":"p","rate":9223372036854775808}"#,
+            r#"{"name":"m","provider":"p","prices":{"input":"9223372036.854775808","output":"1"}}"#,
             r#"{"name":"m","provider":"p","windw":5}"#,
             r#"[]"#,
         ] {

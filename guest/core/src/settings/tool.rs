@@ -4,6 +4,7 @@ use super::{check_known_fields, flag_field, is_builtin_tool, parse_object, text_
 use crate::error::{ECHO_BYTES_MAX, Error, cut};
 use crate::json::JsonValue;
 use crate::json::record::record;
+use crate::limits::CAP_MAX;
 
 /// Timeout of a tool whose catalog names none, in milliseconds.
 pub const TOOL_MILLIS_DEFAULT: u64 = 120_000;
@@ -59,11 +60,11 @@ impl ToolDef {
         }
         let timeout = match fields.get("timeout") {
             None | Some(JsonValue::Null) => TOOL_MILLIS_DEFAULT,
-            Some(value) => value.as_u64().ok_or_else(|| {
+            Some(value) => value.as_u64().filter(|n| *n <= CAP_MAX).ok_or_else(|| {
                 Error::invalid(
                     format!("{place}.timeout"),
                     &value.to_string(),
-                    "must be a number of milliseconds",
+                    "must be a number of milliseconds below 2^63",
                 )
             })?,
         };

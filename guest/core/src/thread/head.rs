@@ -278,7 +278,8 @@ pub const CHARGED_MAX: usize = 8;
 pub struct ChargedAttempt {
     /// The version that admitted it.
     pub version: u64,
-    /// Amount that was charged, with the prices of the attempt.
+    /// Amount that was charged, with the prices of the attempt and the tokens that it was admitted
+    /// with, to which its real usage is cut.
     pub hold: Hold,
     /// Run to which the attempt was counted.
     pub run: u64,
@@ -402,9 +403,8 @@ mod tests {
     fn largest_charge() -> ChargedAttempt {
         ChargedAttempt {
             version: u64::MAX,
-            // What was charged has no basis any more.
             hold: Hold {
-                basis: None,
+                basis: largest_hold().basis.map(ChargeBasis::keep_tokens),
                 ..largest_hold()
             },
             run: u64::MAX,

@@ -577,7 +577,7 @@ pub fn reply(read: u64, written: u64, calls: bool) -> StepOutcome {
         finish: "stop".to_owned(),
         // Some providers report nothing.
         usage: (read % 8 != 7).then(|| usage(read, written)),
-        session: None,
+        ..LlmCompletion::default()
     })
 }
 

@@ -42,7 +42,7 @@ pub async fn check_directives(
     findings: &mut DoctorFindings,
 ) -> Vec<UsableDirective> {
     let mut good = Vec::new();
-    let names = match project.library.get("directive", "") {
+    let names = match project.library.names("directive") {
         Ok(names) => names,
         Err(error) => {
             section.add_item(ItemState::Bad, "directives", error.to_string(), None);
@@ -96,12 +96,12 @@ async fn try_directive(
     tried: &Tenant,
     name: &str,
 ) -> Result<UsableDirective, String> {
-    let documents = project
+    let found = project
         .library
-        .get("directive", name)
+        .document("directive", name)
         .map_err(|error| error.to_string())?;
-    let text = documents.first().ok_or("it is gone")?;
-    let document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let text = found.ok_or("it is gone")?;
+    let document: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let declared = document.pointer("/front/inputs").and_then(Value::as_object);
     let inputs: Map<String, Value> = declared
         .into_iter()
@@ -162,9 +162,9 @@ pub fn check_settings(
 ) -> bool {
     let mut good = true;
     for name in ["coordination", "state_persistence"] {
-        match project.library.get("settings", name) {
-            Ok(found) if found.is_empty() => section.add_ok(name, "not set"),
-            Ok(_) => section.add_ok(name, "set"),
+        match project.library.document("settings", name) {
+            Ok(None) => section.add_ok(name, "not set"),
+            Ok(Some(_)) => section.add_ok(name, "set"),
             Err(error) => {
                 section.add_item(ItemState::Bad, name, error.to_string(), None);
                 findings.add_problem(

@@ -34,11 +34,16 @@ fn reopen_library(temp: &TempDir, policy: Policy) -> FilesLibrary {
     FilesLibrary::open(ai, policy, vec![tool], EnvironmentSnapshot::default())
 }
 
-/// Returns the document, `none`, or the error as a sentence.
+/// Returns the document, or the names of the kind if `name` is empty; `none`, or the error as a
+/// sentence.
 fn document_text(library: &FilesLibrary, kind: &str, name: &str) -> String {
-    match library.get(kind, name) {
-        Ok(documents) if documents.is_empty() => "none".to_owned(),
-        Ok(documents) => documents.join(" "),
+    let found = match name {
+        "" => library.names(kind).map(|names| names.join(" ")),
+        name => library.document(kind, name).map(Option::unwrap_or_default),
+    };
+    match found {
+        Ok(text) if text.is_empty() => "none".to_owned(),
+        Ok(text) => text,
         Err(error) => format!("error: {error}"),
     }
 }
@@ -138,7 +143,7 @@ fn documents() {
         );
     }
     assert!(matches!(
-        library.get("secrets", ""),
+        library.names("secrets"),
         Err(LibraryError::Other {
             code: "unknown_kind",
             ..
@@ -235,7 +240,7 @@ fn names_that_are_no_names() {
     let bad = [long.as_str(), absolute.as_str()];
     for kind in ["directive", "knowledge"] {
         for name in NO_NAMES.iter().chain(&bad) {
-            let error = library.get(kind, name).expect_err(name);
+            let error = library.document(kind, name).expect_err(name);
             let LibraryError::Invalid {
                 place,
                 value,
@@ -418,7 +423,7 @@ fn bounded_listing() {
         std::fs::write(temp.path().join(format!(".ai/directives/n{n:04}.md")), "x")
             .expect("written");
     }
-    let names = library.get("directive", "").expect("listed");
+    let names = library.names("directive").expect("listed");
     assert_eq!(names.len(), NAMES_MAX);
     assert_eq!(
         (
@@ -462,7 +467,7 @@ fn too_much() {
     }
     assert!(document_text(&library, "knowledge", "a").contains("body"));
     assert_eq!(document_text(&library, "knowledge", "b"), "none");
-    let listed = library.get("knowledge", "").expect("listed");
+    let listed = library.names("knowledge").expect("listed");
     assert!(listed.is_empty() || listed == ["a"], "{listed:?}");
 }
 

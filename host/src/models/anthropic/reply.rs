@@ -59,6 +59,10 @@ pub(in crate::models) struct AnthropicReply {
     begun: bool,
     /// True once a second message has begun after the end of the first; its events are ignored.
     ignores_rest: bool,
+    /// The provider's id of the message.
+    id: Option<String>,
+    /// The provider's name of the model that answers.
+    model: Option<String>,
 }
 
 impl http::ReplyBuilder for AnthropicReply {
@@ -90,6 +94,7 @@ impl http::ReplyBuilder for AnthropicReply {
                 if self.ignores_rest {
                     return Ok(EventEffect::Nothing);
                 }
+                self.note_labels(&event["message"]);
                 self.count_usage(&event["message"]["usage"], false);
             }
             "content_block_start" => {
@@ -120,6 +125,7 @@ impl http::ReplyBuilder for AnthropicReply {
         on_delta: OnDelta<'_>,
     ) -> Option<Result<(), ExchangeFault>> {
         let blocks = answer["content"].as_array()?;
+        self.note_labels(answer);
         let mut blocks = (0..).zip(blocks);
         let taken = blocks.try_for_each(|(index, block)| self.begin_block(index, block, on_delta));
         self.count_usage(&answer["usage"], true);
@@ -194,6 +200,8 @@ impl http::ReplyBuilder for AnthropicReply {
             blocks,
             finish,
             session: None,
+            id: self.id.take(),
+            model: self.model.take(),
         })
     }
 }
@@ -206,6 +214,12 @@ impl AnthropicReply {
             output_max,
             ..Self::default()
         }
+    }
+
+    /// Keeps id and model of a message.
+    fn note_labels(&mut self, message: &Value) {
+        let word = |field: &str| message[field].as_str().map(str::to_owned);
+        (self.id, self.model) = (word("id"), word("model"));
     }
 
     /// Handles a `message_start`. A router that fails over begins a second message in the same

@@ -58,6 +58,9 @@ pub(super) enum EventEffect {
     Nothing,
 }
 
+/// Longest id of a reply or name of a model that is kept, in bytes.
+const LABEL_BYTES_MAX: usize = 128;
+
 /// Assembles a reply from the events of one answer.
 pub(super) trait ReplyBuilder: Send {
     /// Consumes the data of one event, which is not blank.
@@ -252,13 +255,38 @@ impl ProviderEndpoint {
             body::read_stream(bytes, self.times.idle, bytes_max, &mut reply, on_delta).await
         };
         match read {
-            Ok(completion) => Ok(self.redact_finish(request, completion)),
-            Err(fault) => {
-                // A document without a reply is a refusal, whatever its status.
-                let refused = is_document && reply.text().is_empty();
-                let usage = reply.usage().or(refused.then(Usage::default));
-                Err(self.to_failure(request, &fault, reply.text(), usage))
+            Ok(completion) => {
+                let completion = self.redact_labels(request, completion);
+                Ok(self.redact_finish(request, completion))
             }
+            Err(fault) => {
+                let mut failure = self.to_failure(request, &fault, reply.text(), reply.usage());
+                // A document without a reply is a refusal, whatever its status.
+                failure.refused |= is_document && reply.text().is_empty();
+                Err(failure)
+            }
+        }
+    }
+
+    /// Drops an id of the reply and a name of its model that are no such thing, or repeat a key or
+    /// the conversation: they are stored and shown.
+    fn redact_labels(
+        &self,
+        request: &CompletionRequest,
+        completion: ModelCompletion,
+    ) -> ModelCompletion {
+        let shown = |label: Option<String>| {
+            let label = label.filter(|label| is_label(label))?;
+            let known = label == request.model;
+            match known {
+                true => Some(label),
+                false => redact::redact_sentence(&label, &self.secrets, request),
+            }
+        };
+        ModelCompletion {
+            id: shown(completion.id),
+            model: shown(completion.model),
+            ..completion
         }
     }
 
@@ -345,7 +373,8 @@ impl ProviderEndpoint {
             message,
             retry_after: verdict.retry_after,
             sent: verdict.sent,
-            usage: usage.or(is_refusal.then(Usage::default)),
+            refused: is_refusal,
+            usage,
             partial,
         }
     }
@@ -377,6 +406,11 @@ impl ProviderEndpoint {
             ),
         }
     }
+}
+
+/// Returns true for the text of an id or name.
+fn is_label(text: &str) -> bool {
+    (1..=LABEL_BYTES_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// Returns host and path of an address, where they are specific enough to be worth hiding.

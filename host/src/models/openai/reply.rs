@@ -51,6 +51,8 @@ const TOKEN_BYTES: usize = 4;
 #[derive(Default)]
 struct ReplyIdentity {
     id: String,
+    /// The server's name of the model that answers.
+    model: Option<String>,
     /// The server's way to give ids to chunks.
     naming: ChunkNaming,
     /// True once a second reply has begun after the end of the first; its chunks are ignored.
@@ -113,6 +115,12 @@ impl http::ReplyBuilder for OpenAiReply {
         let (before, unfinished) = (self.substance, self.finish.is_none());
         for choice in choices.filter(mine) {
             self.take_choice(&chunk["id"], choice, on_delta)?;
+            if let Some(model) = chunk["model"]
+                .as_str()
+                .filter(|_| !self.identity.ignores_rest)
+            {
+                self.identity.model = Some(model.to_owned());
+            }
         }
         self.count_usage(usage.filter(|_| !self.identity.ignores_rest));
         let ends = unfinished && self.finish.is_some();
@@ -183,6 +191,8 @@ impl http::ReplyBuilder for OpenAiReply {
             finish,
             usage,
             session: None,
+            id: Some(std::mem::take(&mut self.identity.id)),
+            model: self.identity.model.take(),
         })
     }
 }

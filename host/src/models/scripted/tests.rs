@@ -156,6 +156,7 @@ async fn failures_count_the_tries_of_one_conversation() {
         message: "slow down".into(),
         retry_after: Some(Duration::from_millis(1_500)),
         sent: true,
+        refused: false,
         usage: None,
         partial: String::new(),
     };

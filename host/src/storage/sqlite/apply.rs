@@ -4,19 +4,15 @@
 //! operation does not fit, the caller rolls back and [`find_refusal`] finds the reason: conditions
 //! first, positions second.
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, params};
 
-use super::super::check::{
-    collection_index, condition_of, log_index, meets_condition, other_error, position_error,
-};
+use super::super::check::{condition_of, meets_condition, other_error, position_error};
 use super::super::quota::{entry_bytes, partition_bytes, record_bytes};
-use super::super::{
-    BoundedRecords, CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageError,
-};
-use super::read::{POSITION_MAX, read_item, read_number};
+use super::super::{CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageError};
+use super::read::{POSITION_MAX, read_number, read_version};
 use super::statements::{
     ENTRY_ANY, ENTRY_DELETE, ENTRY_FIRST, ENTRY_LAST, ENTRY_NEXT, ENTRY_SIZES, PARTITION_DELETE,
-    PARTITION_GET, PARTITION_INSERT, StoreStatements, log_name,
+    PARTITION_GET, PARTITION_INSERT, StoreStatements,
 };
 
 /// The highest log id: it shares a row id of 63 bits with a position of 32.
@@ -83,16 +79,10 @@ pub(super) fn find_refusal(
     ops: &[CommitOp],
     reason: Option<StorageError>,
 ) -> rusqlite::Result<Result<CommitOutcome, StorageError>> {
-    let mut found = BoundedRecords::new();
-    let mut refused = false;
     for (key, expect) in ops.iter().filter_map(condition_of) {
-        let item = read_item(connection, sql, key)?;
-        refused |= !meets_condition(expect, item.as_ref().map(|item| item.version));
-        item.into_iter()
-            .for_each(|item| found.push_if_it_fits(item));
-    }
-    if refused {
-        return Ok(Ok(CommitOutcome::Conflict(found.into_items())));
+        if !meets_condition(expect, read_version(connection, sql, key)?) {
+            return Ok(Ok(CommitOutcome::Conflict));
+        }
     }
     let contradiction = || StorageError::Corrupt {
         message: "a condition failed that holds".to_owned(),
@@ -117,18 +107,18 @@ impl OpExecutor<'_> {
                 partition,
                 at,
                 value,
-            } => self.append_entry(log_index(log)?, partition, *at, value),
+            } => self.append_entry(log, partition, *at, value),
             CommitOp::Trim {
                 log,
                 partition,
                 below,
-            } => self.trim_log(log_index(log)?, partition, *below),
+            } => self.trim_log(log, partition, *below),
         }
     }
 
     fn check_record(&self, key: &RecordKey, expect: RecordExpectation) -> Result<i64, OpRefusal> {
-        let found = read_item(self.connection, self.sql, key)?;
-        if meets_condition(expect, found.map(|item| item.version)) {
+        let found = read_version(self.connection, self.sql, key)?;
+        if meets_condition(expect, found) {
             Ok(0)
         } else {
             Err(OpRefusal::Condition)
@@ -141,7 +131,7 @@ impl OpExecutor<'_> {
         expect: RecordExpectation,
         value: &str,
     ) -> Result<i64, OpRefusal> {
-        let sql = self.sql.records(collection_index(&key.collection)?);
+        let sql = self.sql.records(&key.collection);
         let growth = if self.counting {
             record_bytes(key.name.len(), value.len()) - self.record_usage(key)?
         } else {
@@ -150,15 +140,16 @@ impl OpExecutor<'_> {
         let changed = match expect {
             RecordExpectation::Any => self
                 .prepare(&sql.upsert)?
-                .execute(params![key.name, value])?,
+                .execute(sql.bind(&[&key.name, &value], &key.collection).as_slice())?,
             RecordExpectation::Absent => self
                 .prepare(&sql.insert)?
-                .execute(params![key.name, value])?,
+                .execute(sql.bind(&[&key.name, &value], &key.collection).as_slice())?,
             RecordExpectation::Version(version) => {
                 // No record has a version that SQLite cannot store.
                 let version = i64::try_from(version).map_err(|_| OpRefusal::Condition)?;
+                let row: [&dyn ToSql; 3] = [&key.name, &version, &value];
                 self.prepare(&sql.update)?
-                    .execute(params![key.name, version, value])?
+                    .execute(sql.bind(&row, &key.collection).as_slice())?
             }
         };
         if changed == 1 {
@@ -169,34 +160,36 @@ impl OpExecutor<'_> {
     }
 
     fn delete_record(&self, key: &RecordKey) -> Result<i64, OpRefusal> {
-        let sql = self.sql.records(collection_index(&key.collection)?);
+        let sql = self.sql.records(&key.collection);
         let growth = if self.counting {
             -self.record_usage(key)?
         } else {
             0
         };
-        self.prepare(&sql.delete)?.execute([&key.name])?;
+        self.prepare(&sql.delete)?
+            .execute(sql.bind(&[&key.name], &key.collection).as_slice())?;
         Ok(growth)
     }
 
     /// The bytes that an existing record counts for.
     fn record_usage(&self, key: &RecordKey) -> Result<i64, OpRefusal> {
-        let sql = self.sql.records(collection_index(&key.collection)?);
+        let sql = self.sql.records(&key.collection);
         let bytes: Option<u64> = self
             .prepare(&sql.size)?
-            .query_row([&key.name], |row| read_number(row, 0))
+            .query_row(sql.bind(&[&key.name], &key.collection).as_slice(), |row| {
+                read_number(row, 0)
+            })
             .optional()?;
         Ok(bytes.map_or(0, |bytes| record_bytes(key.name.len(), bytes as usize)))
     }
 
     fn append_entry(
         &self,
-        place: usize,
+        log: &str,
         partition: &str,
         at: u64,
         value: &str,
     ) -> Result<i64, OpRefusal> {
-        let log = log_name(place);
         if at == 1 {
             return self.begin_log(log, partition, value);
         }
@@ -245,10 +238,10 @@ impl OpExecutor<'_> {
         Ok(last.optional()?.unwrap_or(0))
     }
 
-    fn trim_log(&self, place: usize, partition: &str, below: u64) -> Result<i64, OpRefusal> {
+    fn trim_log(&self, log: &str, partition: &str, below: u64) -> Result<i64, OpRefusal> {
         let id: Option<i64> = self
             .prepare(PARTITION_GET)?
-            .query_row([log_name(place), partition], |row| row.get(0))
+            .query_row([log, partition], |row| row.get(0))
             .optional()?;
         let Some(id) = id else { return Ok(0) };
         let first = id << POSITION_BITS;

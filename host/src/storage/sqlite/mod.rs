@@ -289,8 +289,8 @@ impl StorageBackend for SqliteStore {
         limit: u32,
         reverse: bool,
     ) -> Result<RecordPage, StorageError> {
-        let place = check_scan(collection, start, end, limit)?;
-        let sql = self.sql.records(place);
+        check_scan(collection, start, end, limit)?;
+        let sql = self.sql.records(collection);
         self.readers.query(|connection| {
             read::read_page(connection, sql, collection, (start, end), limit, reverse)
         })
@@ -304,9 +304,9 @@ impl StorageBackend for SqliteStore {
         limit: u32,
         reverse: bool,
     ) -> Result<Vec<LogEntry>, StorageError> {
-        let place = check_log(log, partition, limit)?;
+        check_log(log, partition, limit)?;
         self.readers.query(|connection| {
-            read::read_entries(connection, place, partition, start, limit, reverse)
+            read::read_entries(connection, log, partition, start, limit, reverse)
         })
     }
 
@@ -376,7 +376,7 @@ mod tests {
             );
             Ok(statement.get_status(StatementStatus::RePrepare))
         };
-        let head = store.sql.records(check_scan("head", "", "", 1).unwrap());
+        let head = store.sql.records("head");
         for sql in [ENTRY_NEXT, &head.update] {
             let again = store.query_writer_if_free(|connection| compiled_again(connection, sql));
             assert_eq!(again, Ok(Some(0)), "{sql}");

@@ -4,9 +4,8 @@
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
-use super::super::check::collection_index;
 use super::super::{
     BoundedRecords, COLLECTIONS, DamagedItem, KEY_BYTES_MAX, LogEntry, PAGE_BYTES_MAX, RecordKey,
     RecordPage, StorageError, StoredRecord, VALUE_BYTES_MAX,
@@ -15,7 +14,8 @@ use super::connection::{ReadMode, SqliteSession, open_reader};
 use super::error::UnreadableValue;
 use super::files::StoreFiles;
 use super::statements::{
-    ENTRIES, LINES_DOWN, LINES_UP, NAME_READ_BYTES_MAX, RecordStatements, StoreStatements, log_name,
+    ENTRIES, LINES_DOWN, LINES_UP, NAME_READ_BYTES_MAX, OTHER_TABLE, RecordStatements,
+    StoreStatements, record_table,
 };
 
 /// Most read connections of a store: as many as the host has threads that call the component. More
@@ -117,16 +117,14 @@ pub(super) fn read_items(
     Ok(fits.map(|()| answer.into_items()))
 }
 
-/// One record. An unknown collection has none; it was refused before.
+/// One record.
 pub(super) fn read_item(
     connection: &Connection,
     sql: &StoreStatements,
     key: &RecordKey,
 ) -> rusqlite::Result<Option<StoredRecord>> {
-    let Ok(place) = collection_index(&key.collection) else {
-        return Ok(None);
-    };
-    let mut statement = connection.prepare_cached(&sql.records(place).get)?;
+    let sql = sql.records(&key.collection);
+    let mut statement = connection.prepare_cached(&sql.get)?;
     let read = |row: &Row<'_>| {
         Ok(StoredRecord {
             key: key.clone(),
@@ -134,7 +132,21 @@ pub(super) fn read_item(
             value: read_value(row, 1, || format!("record {}/{}", key.collection, key.name))?,
         })
     };
-    statement.query_row([&key.name], read).optional()
+    let row = sql.bind(&[&key.name], &key.collection);
+    statement.query_row(row.as_slice(), read).optional()
+}
+
+/// The version of a record, without its value.
+pub(super) fn read_version(
+    connection: &Connection,
+    sql: &StoreStatements,
+    key: &RecordKey,
+) -> rusqlite::Result<Option<u64>> {
+    let sql = sql.records(&key.collection);
+    let mut statement = connection.prepare_cached(&sql.version)?;
+    let row = sql.bind(&[&key.name], &key.collection);
+    let version = statement.query_row(row.as_slice(), |row| read_number(row, 0));
+    version.optional()
 }
 
 /// A page of a collection.
@@ -153,11 +165,12 @@ pub(super) fn read_page(
         (&sql.up, &sql.up_below)
     };
     let mut statement = connection.prepare_cached(if end.is_empty() { open } else { below })?;
-    let mut rows = if end.is_empty() {
-        statement.query([start])?
+    let bounds: &[&dyn ToSql] = if end.is_empty() {
+        &[&start]
     } else {
-        statement.query([start, end])?
+        &[&start, &end]
     };
+    let mut rows = statement.query(sql.bind(bounds, &collection).as_slice())?;
     let mut page = RecordPage::default();
     let (mut count, mut bytes, mut last) = (0, 0, String::new());
     let mut unread = UnreadNames::default();
@@ -289,7 +302,7 @@ fn cursor_at(last: &str, next: &str, reverse: bool) -> String {
 /// A page of the log at `place`.
 pub(super) fn read_entries(
     connection: &Connection,
-    place: usize,
+    log: &str,
     partition: &str,
     start: u64,
     limit: u32,
@@ -302,14 +315,12 @@ pub(super) fn read_entries(
     };
     let mut statement = connection.prepare_cached(if reverse { LINES_DOWN } else { LINES_UP })?;
     // At most POSITION_MAX.
-    let mut rows = statement.query(params![log_name(place), partition, from as i64, limit])?;
+    let mut rows = statement.query(params![log, partition, from as i64, limit])?;
     let mut lines = Vec::new();
     let mut bytes = 0;
     while let Some(row) = rows.next()? {
         let position = read_number(row, 0)?;
-        let value = read_value(row, 1, || {
-            format!("entry {position} of {}/{partition}", log_name(place))
-        })?;
+        let value = read_value(row, 1, || format!("entry {position} of {log}/{partition}"))?;
         bytes += value.len();
         if bytes > PAGE_BYTES_MAX && !lines.is_empty() {
             break;
@@ -326,14 +337,17 @@ pub(super) fn find_unreadable(
     most: usize,
 ) -> rusqlite::Result<Vec<String>> {
     let mut found = Vec::new();
-    for (collection, _) in COLLECTIONS {
+    let known = COLLECTIONS.map(|(name, _)| (record_table(name), format!("'{name}'")));
+    // The name of another collection is as long as a row allows, and the row was not read yet.
+    let others = "substr(collection, 1, 16)".to_owned();
+    for (table, collection) in known.into_iter().chain([(OTHER_TABLE.to_owned(), others)]) {
         let sql = format!(
             "SELECT CASE WHEN octet_length(name) <= {NAME_READ_BYTES_MAX} \
-             THEN 'the record {collection} ' || substr(name, 1, 512) \
-             ELSE 'a record of {collection} whose name has ' || octet_length(name) || ' bytes' \
-             END, \
+             THEN 'the record ' || {collection} || ' ' || substr(name, 1, 512) \
+             ELSE 'a record of ' || {collection} || ' whose name has ' || octet_length(name) \
+             || ' bytes' END, \
              octet_length(value), CASE WHEN octet_length(name) BETWEEN 1 AND {KEY_BYTES_MAX} \
-             AND octet_length(value) <= {VALUE_BYTES_MAX} THEN value END FROM record_{collection}"
+             AND octet_length(value) <= {VALUE_BYTES_MAX} THEN value END FROM {table}"
         );
         find_non_text(connection, &sql, most, &mut found)?;
     }

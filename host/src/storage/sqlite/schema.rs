@@ -24,11 +24,12 @@ const APPLICATION_ID: i32 = 0x5468_6b70;
 
 /// Every migration in order; a file at version n has had the first n. A released one is never
 /// edited.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("schema/0001_records_and_logs.sql"),
     include_str!("schema/0002_threads_view.sql"),
     include_str!("schema/0003_usage_is_exact.sql"),
     include_str!("schema/0004_budget_ledger_view.sql"),
+    include_str!("schema/0005_state_and_other_collections.sql"),
 ];
 
 /// Most bytes of a name that an error repeats.
@@ -285,8 +286,8 @@ mod tests {
         let count: u32 = connection.query_row(tables, [], |row| row.get(0)).unwrap();
         assert_eq!(
             count as usize,
-            COLLECTIONS.len() + 3,
-            "records, partition, entry, usage and nothing else"
+            COLLECTIONS.len() + 4,
+            "records, those of other collections, partition, entry, usage and nothing else"
         );
     }
 

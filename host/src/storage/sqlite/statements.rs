@@ -2,11 +2,12 @@
 //! kept there.
 
 use super::super::quota::{ENTRY_BYTES_OVERHEAD, PARTITION_BYTES_OVERHEAD, RECORD_BYTES_OVERHEAD};
-use super::super::{COLLECTIONS, LOGS, VALUE_BYTES_MAX};
+use super::super::{COLLECTIONS, VALUE_BYTES_MAX};
+use rusqlite::ToSql;
 
-/// Statements kept prepared by each connection: more than the nine for each collection and the
+/// Statements kept prepared by each connection: more than the eleven for each collection and the
 /// dozen others.
-pub(super) const STATEMENTS_KEPT: usize = 128;
+pub(super) const STATEMENTS_KEPT: usize = 192;
 
 pub(super) const BEGIN_READ: &str = "BEGIN";
 /// Changes whenever the schema does. Reads the header of the file and loads no schema.
@@ -86,9 +87,21 @@ pub(super) const USAGE_PUT: &str =
 /// With a condition: without one SQLite writes the table's page even where there is no row.
 pub(super) const USAGE_FORGET: &str = "DELETE FROM usage WHERE id = 1";
 
-/// The statements of one collection.
+/// The table that the records of all other collections share.
+pub(super) const OTHER_TABLE: &str = "record_other";
+
+/// The table of a collection that [`COLLECTIONS`] lists.
+pub(super) fn record_table(collection: &str) -> String {
+    format!("record_{collection}")
+}
+
+/// The statements of one collection. Those of the shared table have one more parameter behind the
+/// others, the collection: [`RecordStatements::bind`] adds it.
 #[derive(Debug)]
 pub(super) struct RecordStatements {
+    shared: bool,
+    /// Version. Parameter: name.
+    pub(super) version: String,
     /// Version, bytes of the value, and the value if it may be read. Parameter: name.
     pub(super) get: String,
     /// Bytes of the value. Parameter: name.
@@ -119,55 +132,88 @@ pub(super) struct RecordStatements {
 pub(super) const NAME_READ_BYTES_MAX: usize = 1 << 20;
 
 impl RecordStatements {
-    fn for_collection(collection: &str) -> Self {
-        let table = format!("record_{collection}");
+    fn for_table(table: &str, shared: bool) -> Self {
         let value = readable_value_columns();
         let name = name_if_readable("name");
-        let page = format!("SELECT {name}, version, {value} FROM {table} WHERE name >= ?1");
-        let insert = format!(
-            "INSERT INTO {table} (name, version, value) VALUES (?1, 1, ?2) ON CONFLICT (name) DO"
-        );
+        // The collection is the parameter behind the `before` others.
+        let scope = |before: u8| match shared {
+            true => format!("collection = ?{} AND", before + 1),
+            false => String::new(),
+        };
+        let one = format!("FROM {table} WHERE {} name = ?1", scope(1));
+        let page = |before| {
+            let scope = scope(before);
+            format!("SELECT {name}, version, {value} FROM {table} WHERE {scope} name >= ?1")
+        };
+        let insert = match shared {
+            true => format!(
+                "INSERT INTO {table} (collection, name, version, value) VALUES (?3, ?1, 1, ?2) \
+                 ON CONFLICT (collection, name) DO"
+            ),
+            false => format!(
+                "INSERT INTO {table} (name, version, value) VALUES (?1, 1, ?2) \
+                 ON CONFLICT (name) DO"
+            ),
+        };
         Self {
-            get: format!("SELECT version, {value} FROM {table} WHERE name = ?1"),
-            size: format!("SELECT octet_length(value) FROM {table} WHERE name = ?1"),
+            shared,
+            version: format!("SELECT version {one}"),
+            get: format!("SELECT version, {value} {one}"),
+            size: format!("SELECT octet_length(value) {one}"),
             update: format!(
-                "UPDATE {table} SET version = version + 1, value = ?3 WHERE name = ?1 AND version \
-                 = ?2"
+                "UPDATE {table} SET version = version + 1, value = ?3 WHERE {} name = ?1 AND \
+                 version = ?2",
+                scope(3)
             ),
             upsert: format!("{insert} UPDATE SET version = version + 1, value = excluded.value"),
             insert: format!("{insert} NOTHING"),
-            delete: format!("DELETE FROM {table} WHERE name = ?1"),
-            up: format!("{page} ORDER BY name"),
-            up_below: format!("{page} AND name < ?2 ORDER BY name"),
-            down: format!("{page} ORDER BY name DESC"),
-            down_below: format!("{page} AND name < ?2 ORDER BY name DESC"),
+            delete: format!("DELETE {one}"),
+            up: format!("{} ORDER BY name", page(1)),
+            up_below: format!("{} AND name < ?2 ORDER BY name", page(2)),
+            down: format!("{} ORDER BY name DESC", page(1)),
+            down_below: format!("{} AND name < ?2 ORDER BY name DESC", page(2)),
         }
+    }
+
+    /// Returns the parameters of a statement for a record or page of a collection.
+    pub(super) fn bind<'a>(
+        &self,
+        parameters: &[&'a dyn ToSql],
+        collection: &'a dyn ToSql,
+    ) -> Vec<&'a dyn ToSql> {
+        let mut all = Vec::with_capacity(parameters.len() + 1);
+        all.extend_from_slice(parameters);
+        if self.shared {
+            all.push(collection);
+        }
+        all
     }
 }
 
-/// The statements of every collection, in the order of [`COLLECTIONS`].
+/// The statements of every collection.
 #[derive(Debug)]
 pub(super) struct StoreStatements {
+    /// In the order of [`COLLECTIONS`].
     records: [RecordStatements; COLLECTIONS.len()],
+    /// Those of the table that all other collections share.
+    others: RecordStatements,
 }
 
 impl StoreStatements {
     pub(super) fn new() -> Self {
         Self {
-            records: COLLECTIONS
-                .map(|(collection, _)| RecordStatements::for_collection(collection)),
+            records: COLLECTIONS.map(|(collection, _)| {
+                RecordStatements::for_table(&record_table(collection), false)
+            }),
+            others: RecordStatements::for_table(OTHER_TABLE, true),
         }
     }
 
-    /// The statements of the collection at `place` in [`COLLECTIONS`].
-    pub(super) fn records(&self, place: usize) -> &RecordStatements {
-        &self.records[place]
+    /// The statements of a collection.
+    pub(super) fn records(&self, collection: &str) -> &RecordStatements {
+        let known = COLLECTIONS.iter().position(|(name, _)| *name == collection);
+        known.map_or(&self.others, |place| &self.records[place])
     }
-}
-
-/// The name of the log at `place` in [`LOGS`], as in the table `partition`.
-pub(super) fn log_name(place: usize) -> &'static str {
-    LOGS[place]
 }
 
 /// Two columns: the bytes of a value, and the value unless it is longer than the limit. Asking for
@@ -194,11 +240,12 @@ pub(super) fn usage_count_sql() -> String {
          + (SELECT count(*) * {PARTITION_BYTES_OVERHEAD} + coalesce(sum(octet_length(name)), 0) \
          FROM partition)"
     );
-    for (collection, _) in COLLECTIONS {
+    let known = COLLECTIONS.map(|(collection, _)| record_table(collection));
+    for table in known.into_iter().chain([OTHER_TABLE.to_owned()]) {
         sql += &format!(
             " + (SELECT count(*) * {RECORD_BYTES_OVERHEAD} + coalesce(sum(octet_length(name) + \
              octet_length(value)), 0) \
-             FROM record_{collection})"
+             FROM {table})"
         );
     }
     sql

@@ -95,7 +95,7 @@ pub(super) fn alter_answer(
     match (fault, answer) {
         (
             StoreFault::HalfOfRefused,
-            answer @ (Ok(CommitOutcome::Conflict(_)) | Err(StorageError::Corrupt { .. })),
+            answer @ (Ok(CommitOutcome::Conflict) | Err(StorageError::Corrupt { .. })),
         ) => {
             let bare = without_conditions(ops);
             if let Some(first) = bare.first() {
@@ -104,32 +104,20 @@ pub(super) fn alter_answer(
             }
             answer
         }
-        (StoreFault::ConflictFindsNothing, Ok(CommitOutcome::Conflict(_))) => {
-            Ok(CommitOutcome::Conflict(vec![]))
-        }
-        (StoreFault::ConflictFindsAll, Ok(CommitOutcome::Conflict(_))) => {
-            let keys: Vec<RecordKey> = ops.iter().filter_map(record_of).cloned().collect();
-            Ok(CommitOutcome::Conflict(store.get(&keys)?))
-        }
-        (StoreFault::ConflictUnbounded, Ok(CommitOutcome::Conflict(_))) => {
-            let checks: Vec<CommitOp> = ops.iter().filter_map(check_of).collect();
-            let keys = checks.iter().filter_map(record_of);
-            Ok(CommitOutcome::Conflict(get_one_by_one(keys, store)?))
-        }
-        (StoreFault::CorruptBeforeConflict, Ok(CommitOutcome::Conflict(found))) => {
+        (StoreFault::CorruptBeforeConflict, Ok(CommitOutcome::Conflict)) => {
             let appends: Vec<CommitOp> = ops
                 .iter()
                 .filter(|op| matches!(op, CommitOp::Append { .. }))
                 .cloned()
                 .collect();
             match fit_appends(&appends, store) == appends {
-                true => Ok(CommitOutcome::Conflict(found)),
+                true => Ok(CommitOutcome::Conflict),
                 false => Err(StorageError::Corrupt {
                     message: "it does not fit".to_owned(),
                 }),
             }
         }
-        (StoreFault::QuotaBeforeConflict, Ok(CommitOutcome::Conflict(found))) => {
+        (StoreFault::QuotaBeforeConflict, Ok(CommitOutcome::Conflict)) => {
             let bare = without_conditions(ops);
             let growing =
                 |op: &CommitOp| matches!(op, CommitOp::Put { value, .. } if value.len() > 9_900);
@@ -138,7 +126,7 @@ pub(super) fn alter_answer(
                     limit: 10_000,
                     used: 10_000,
                 }),
-                false => Ok(CommitOutcome::Conflict(found)),
+                false => Ok(CommitOutcome::Conflict),
             }
         }
         (_, answer) => answer,

@@ -42,8 +42,8 @@ const FAULTS: &[(StoreFault, &str, &str)] = &[
     ),
     (
         StoreFault::UnknownIsEmpty,
-        "an unknown collection is an empty one",
-        "get refuses an unknown collection",
+        "a collection of a bad name is an empty one",
+        "get refuses a bad name of a collection",
     ),
     (
         StoreFault::CaseBlind,
@@ -176,29 +176,9 @@ const FAULTS: &[(StoreFault, &str, &str)] = &[
         "threads that guard one record lose nothing",
     ),
     (
-        StoreFault::ConflictStale,
-        "a conflict finds what was there before",
-        "put at an old version conflicts",
-    ),
-    (
         StoreFault::ConflictEarly,
         "a conflict is answered before what it found is written",
         "threads that guard one record lose nothing",
-    ),
-    (
-        StoreFault::ConflictFindsNothing,
-        "a conflict finds nothing",
-        "a conflict finds every condition in order",
-    ),
-    (
-        StoreFault::ConflictFindsAll,
-        "a conflict finds what had no condition",
-        "a conflict does not find what had no condition",
-    ),
-    (
-        StoreFault::ConflictUnbounded,
-        "what a conflict finds is not bounded by bytes",
-        "a conflict leaves out what is more than 4 MiB",
     ),
     (
         StoreFault::CorruptBeforeConflict,

@@ -51,11 +51,7 @@ pub(in super::super) enum StoreFault {
     HalfOfRefused,
     NoTransaction,
     LostUpdates,
-    ConflictStale,
     ConflictEarly,
-    ConflictFindsNothing,
-    ConflictFindsAll,
-    ConflictUnbounded,
     CorruptBeforeConflict,
     QuotaIgnored,
     QuotaBeforeConflict,
@@ -79,7 +75,6 @@ pub(super) struct BrokenStore {
     /// The older store that [`StoreFault::ConflictEarly`] reads: `inner` is ahead of it.
     behind: Arc<MemoryStore>,
     kept: Mutex<HashMap<RecordKey, Option<StoredRecord>>>,
-    older: Mutex<HashMap<RecordKey, StoredRecord>>,
 }
 
 impl BrokenStore {
@@ -95,7 +90,6 @@ impl BrokenStore {
             journal,
             behind,
             kept: Mutex::default(),
-            older: Mutex::default(),
         }
     }
 
@@ -155,7 +149,7 @@ impl BrokenStore {
     ) -> Result<CommitOutcome, StorageError> {
         let checks: Vec<CommitOp> = ops.iter().filter_map(commit::check_of).collect();
         match self.inner.commit(&checks, closing)? {
-            CommitOutcome::Conflict(found) => return Ok(CommitOutcome::Conflict(found)),
+            CommitOutcome::Conflict => return Ok(CommitOutcome::Conflict),
             CommitOutcome::Committed => std::thread::sleep(GAP),
         }
         let bare = commit::without_conditions(ops);
@@ -169,8 +163,8 @@ impl BrokenStore {
         closing: bool,
     ) -> Result<CommitOutcome, StorageError> {
         let checks: Vec<CommitOp> = ops.iter().filter_map(commit::check_of).collect();
-        if let CommitOutcome::Conflict(found) = self.inner.commit(&checks, closing)? {
-            return Ok(CommitOutcome::Conflict(found));
+        if self.inner.commit(&checks, closing)? == CommitOutcome::Conflict {
+            return Ok(CommitOutcome::Conflict);
         }
         for op in commit::without_conditions(ops) {
             self.inner.commit(&[op], closing)?;
@@ -197,25 +191,6 @@ impl BrokenStore {
             }
         }
         Ok(outcome)
-    }
-
-    /// Remembers each record from before its last change, and reads that.
-    fn commit_stale(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError> {
-        let keys: Vec<RecordKey> = ops.iter().filter_map(commit::record_of).cloned().collect();
-        let before = self.inner.get(&keys).unwrap_or_default();
-        let mut older = lock(&self.older);
-        match self.inner.commit(ops, closing)? {
-            CommitOutcome::Committed => {
-                older.extend(before.into_iter().map(|item| (item.key.clone(), item)));
-                Ok(CommitOutcome::Committed)
-            }
-            CommitOutcome::Conflict(found) => {
-                let stale = |item: StoredRecord| older.get(&item.key).cloned().unwrap_or(item);
-                Ok(CommitOutcome::Conflict(
-                    found.into_iter().map(stale).collect(),
-                ))
-            }
-        }
     }
 
     fn names(&self, name: &str) -> String {
@@ -247,7 +222,7 @@ impl StorageBackend for BrokenStore {
         }
         match self.readable().get(&keys) {
             Err(StorageError::Other { code, .. })
-                if (self.fault, code) == (StoreFault::UnknownIsEmpty, "unknown-collection") =>
+                if (self.fault, code) == (StoreFault::UnknownIsEmpty, "invalid-collection") =>
             {
                 Ok(vec![])
             }
@@ -323,7 +298,6 @@ impl StorageBackend for BrokenStore {
             StoreFault::LostUpdates => return self.commit_unguarded(&ops, closing),
             StoreFault::NoTransaction => return self.commit_one_by_one(&ops, closing),
             StoreFault::ConflictEarly => return self.commit_ahead(&ops, closing),
-            StoreFault::ConflictStale => return self.commit_stale(&ops, closing),
             StoreFault::KeyLimitTight => commit::refuse_names(&ops, KEY_BYTES_MAX)?,
             StoreFault::OperationsLimitTight => commit::refuse_count(&ops)?,
             _ => {}

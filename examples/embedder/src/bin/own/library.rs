@@ -11,19 +11,24 @@ pub struct JsonLibrary {
 }
 
 impl TenantLibrary for JsonLibrary {
-    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
-        // An empty name asks for the list of names.
+    fn document(&self, kind: &str, name: &str) -> Result<Option<String>, LibraryError> {
         Ok(match (kind, name) {
-            ("directive", "") => vec!["answer".to_owned()],
-            ("directive", "answer") => vec![directive()],
-            ("model", "") => vec!["default".to_owned()],
-            ("model", "default") => vec![model()],
-            ("tool", "") => self.catalog.iter().map(|tool| tool.name.clone()).collect(),
+            ("directive", "answer") => Some(directive()),
+            ("model", "default") => Some(model()),
             ("tool", name) => {
                 let found = self.catalog.iter().find(|tool| tool.name == name);
-                found.map(tool_document).transpose()?.into_iter().collect()
+                found.map(tool_document).transpose()?
             }
-            ("settings", "preset") => vec![json!({"name": "strict"}).to_string()],
+            ("settings", "preset") => Some(json!({"name": "strict"}).to_string()),
+            _ => None,
+        })
+    }
+
+    fn names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
+        Ok(match kind {
+            "directive" => vec!["answer".to_owned()],
+            "model" => vec!["default".to_owned()],
+            "tool" => self.catalog.iter().map(|tool| tool.name.clone()).collect(),
             _ => Vec::new(),
         })
     }

@@ -91,8 +91,8 @@ impl StorageBackend for MapStore {
     fn commit(&self, ops: &[CommitOp], _closing: bool) -> Result<CommitOutcome, StorageError> {
         check_commit(ops)?;
         let mut kept = self.lock();
-        if let Some(found) = kept.conflict(ops) {
-            return Ok(CommitOutcome::Conflict(found));
+        if !kept.meets_conditions(ops) {
+            return Ok(CommitOutcome::Conflict);
         }
         // On a copy, so that an append that does not fit leaves nothing behind. A real store has
         // transactions.
@@ -132,25 +132,18 @@ impl MapData {
         page
     }
 
-    /// Returns the records that conditions name, if one of the conditions does not hold.
-    fn conflict(&self, ops: &[CommitOp]) -> Option<Vec<StoredRecord>> {
-        let mut found = BoundedRecords::new();
-        let mut refused = false;
-        for op in ops {
+    fn meets_conditions(&self, ops: &[CommitOp]) -> bool {
+        ops.iter().all(|op| {
             let (CommitOp::Check { key, expect } | CommitOp::Put { key, expect, .. }) = op else {
-                continue;
+                return true;
             };
-            let item = self.item(key);
-            let version = item.as_ref().map(|item| item.version);
-            refused |= match expect {
-                RecordExpectation::Any => continue,
-                RecordExpectation::Absent => version.is_some(),
-                RecordExpectation::Version(wanted) => version != Some(*wanted),
-            };
-            item.into_iter()
-                .for_each(|item| found.push_if_it_fits(item));
-        }
-        refused.then(|| found.into_items())
+            let version = self.item(key).map(|item| item.version);
+            match expect {
+                RecordExpectation::Any => true,
+                RecordExpectation::Absent => version.is_none(),
+                RecordExpectation::Version(wanted) => version == Some(*wanted),
+            }
+        })
     }
 
     fn apply(&mut self, op: &CommitOp) -> Result<(), StorageError> {
