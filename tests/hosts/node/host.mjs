@@ -115,10 +115,7 @@ export class Storage {
 
   commit(ops) {
     const conditions = ops.filter(op => op.tag === 'check' || op.tag === 'put').map(op => op.val);
-    if (!conditions.every(op => this.#holds(op))) {
-      const named = conditions.filter(op => op.expect.tag !== 'any');
-      return { committed: false, found: this.get(named.map(op => op.key)) };
-    }
+    if (!conditions.every(op => this.#holds(op))) return false;
     const copy = maps => new Map([...maps].map(([name, map]) => [name, new Map(map)]));
     const [records, logs] = [copy(this.#records), copy(this.#logs)];
     for (const { tag, val } of ops) {
@@ -138,7 +135,7 @@ export class Storage {
       }
     }
     [this.#records, this.#logs] = [records, logs];
-    return { committed: true, found: [] };
+    return true;
   }
 }
 
@@ -181,7 +178,10 @@ export class Host {
       },
       clock: { now: () => toWit(this.now) },
       random: { bytes: count => this.#random(count) },
-      library: { get: (kind, name) => this.#documents(kind, name) },
+      library: {
+        get: (kind, names) => this.#documents(kind, names),
+        names: kind => Object.keys(this.library[kind] ?? {}),
+      },
       llm: { complete: () => this.#missing('llm.complete') },
       tools: { call: () => this.#missing('tools.call') },
     };
@@ -222,10 +222,10 @@ export class Host {
     return this.faults.random ?? this.#drawn.toString(16).padStart(2 * count, '0');
   }
 
-  #documents(kind, name) {
-    const documents = this.library[kind] ?? {};
-    if (name === '') return Object.keys(documents);
-    return Object.hasOwn(documents, name) ? [JSON.stringify(documents[name])] : [];
+  #documents(kind, names) {
+    const documents = new Map(Object.entries(this.library[kind] ?? {}));
+    const wanted = names.length > 0 ? names : [...documents.keys()];
+    return wanted.map(name => JSON.stringify(documents.get(name)));
   }
 
   /** Calls an export with plain arguments, prints what it answers, and returns that. */

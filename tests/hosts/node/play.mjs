@@ -44,8 +44,9 @@ function run(name, given, script) {
 function begin(calls, thread, holder, script) {
   for (const name of calls) {
     if (name === 'sweep') host.call('runner.sweep', { thread, cursor: null });
-    else if (name === 'claim') run('runner.claim', { thread, holder, proof: { none: null } }, script);
-    else run('runner.start', { thread, input: null, holder, key: holder, about: null }, script);
+    else if (name === 'claim') {
+      run('runner.claim', { thread, holder, proof: { none: null } }, script);
+    } else run('runner.start', { thread, input: null, holder, key: holder, about: null }, script);
   }
 }
 
@@ -66,7 +67,8 @@ function drive({ thread, input, holder, ...script }) {
 /** The names in pages, as a store gives them from either end. */
 function pages({ names, limit }) {
   const storage = new Storage();
-  const put = name => ({ key: { collection: 'blob', name }, expect: { tag: 'absent' }, value: name });
+  const key = name => ({ collection: 'blob', name });
+  const put = name => ({ key: key(name), expect: { tag: 'absent' }, value: name });
   storage.commit(names.map(name => ({ tag: 'put', val: put(name) })));
   const answer = { forwards: [], backwards: [] };
   for (const [way, found] of Object.entries(answer)) {

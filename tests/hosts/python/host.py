@@ -60,7 +60,7 @@ def plain(value):
         return {name: plain(field) for name, field in fields if field is not None}
     if isinstance(value, component.Variant):
         return {value.tag: plain(value.payload)}
-    if isinstance(value, list):
+    if isinstance(value, (list, set)):
         return [plain(item) for item in value]
     exact = isinstance(value, bool) or not isinstance(value, int) or abs(value) < 1 << 53
     return value if exact else str(value)
@@ -110,11 +110,11 @@ class Storage:
         rows = [{"position": at, "value": lines[at]} for at in sorted(wanted, reverse=reverse)]
         return page(rows, limit)
 
-    def commit(self, ops, closing):
+    def commit(self, ops, how):
         ops = [(case, op) for op in ops for case, op in op.items()]
         for case, op in ops:
             if case in ("check", "put") and not self.holds(op["key"], op["expect"]):
-                return {"committed": False, "found": self.named(ops)}
+                return False
         records, logs = dict(self.records), {name: dict(log) for name, log in self.logs.items()}
         for case, op in ops:
             if case == "put":
@@ -134,7 +134,7 @@ class Storage:
                 for at in [at for at in lines if at < op["below"]]:
                     del lines[at]
         self.records, self.logs = records, logs
-        return {"committed": True, "found": []}
+        return True
 
     def holds(self, key, expect):
         ((case, version),) = expect.items()
@@ -142,10 +142,6 @@ class Storage:
         if case == "version":
             return item is not None and item["version"] == version
         return case == "any" or item is None
-
-    def named(self, ops):
-        conditions = [op for case, op in ops if case in ("check", "put")]
-        return self.get([op["key"] for op in conditions if op["expect"] != {"any": None}])
 
 
 class Host:
@@ -209,11 +205,13 @@ class Host:
         self.drawn += 1
         return self.faults.get("random", f"{self.drawn:0{2 * count}x}")
 
-    def library_get(self, kind, name):
+    def library_get(self, kind, names):
         documents = self.library.get(kind, {})
-        if not name:
-            return list(documents)
-        return [compact(documents[name])] if name in documents else []
+        found = [documents.get(name) for name in names or documents]
+        return [None if document is None else compact(document) for document in found]
+
+    def library_names(self, kind):
+        return list(self.library.get(kind, {}))
 
     def call(self, name, arguments):
         """Calls an export with plain arguments, prints what it answers, and returns that."""

@@ -152,20 +152,22 @@ impl HostClock for ScenarioImports {
 }
 
 impl TenantLibrary for ScenarioImports {
-    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
+    fn document(&self, kind: &str, name: &str) -> Result<Option<String>, LibraryError> {
+        let library = self.library();
+        let document = library.get(kind).and_then(|documents| documents.get(name));
+        Ok(document.map(Value::to_string))
+    }
+
+    fn documents(&self, kind: &str, names: &[String]) -> Result<Vec<Option<String>>, LibraryError> {
         self.take_fault("library.get");
+        let all = self.names(kind)?;
+        let names = if names.is_empty() { &all } else { names };
+        names.iter().map(|name| self.document(kind, name)).collect()
+    }
+
+    fn names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
         let library = self.library();
         let documents = library.get(kind).and_then(Value::as_object);
-        let Some(documents) = documents else {
-            return Ok(Vec::new());
-        };
-        Ok(match name {
-            "" => documents.keys().cloned().collect(),
-            _ => documents
-                .get(name)
-                .map(Value::to_string)
-                .into_iter()
-                .collect(),
-        })
+        Ok(documents.map_or(Vec::new(), |documents| documents.keys().cloned().collect()))
     }
 }

@@ -6,6 +6,7 @@
 mod foreign;
 mod imports;
 mod native;
+mod regressions;
 mod scenario;
 mod values;
 
