@@ -213,7 +213,7 @@ impl exported::history::Guest for ThreadsComponent {
         holder: String,
         deadline: types::Instant,
     ) -> Result<exported::history::Opened, types::Error> {
-        let deadline = convert::instant_in(deadline);
+        let deadline = convert::deadline_in(deadline);
         call_for(&thread, |service| service.open(&thread, &holder, deadline))
             .map(|loaded| convert::opened_to_wit(&loaded))
     }
@@ -295,7 +295,7 @@ impl exported::ledger::Guest for ThreadsComponent {
         estimate: exported::ledger::Estimate,
         deadline: types::Instant,
     ) -> Result<exported::ledger::Admission, types::Error> {
-        let deadline = convert::instant_in(deadline);
+        let deadline = convert::deadline_in(deadline);
         call_for(&thread, |service| {
             service.hold(
                 &thread,

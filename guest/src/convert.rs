@@ -42,7 +42,7 @@ use threadkeep_core::runner::{
     StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_result_content,
 };
 use threadkeep_core::thread::{DUE_NEW, StepKind};
-use threadkeep_core::time::UnixTime;
+use threadkeep_core::time::{NANOS_MAX, UnixTime};
 
 pub fn instant(time: UnixTime) -> types::Instant {
     types::Instant {
@@ -51,10 +51,19 @@ pub fn instant(time: UnixTime) -> types::Instant {
     }
 }
 
+/// Reads a time of the clock, whose nanoseconds end with the second.
 pub fn instant_in(time: types::Instant) -> UnixTime {
     UnixTime {
         seconds: time.seconds,
-        nanos: time.nanos.min(999_999_999),
+        nanos: time.nanos.min(NANOS_MAX),
+    }
+}
+
+/// Reads a time of a caller as it is; core refuses one that is no time.
+pub fn deadline_in(time: types::Instant) -> UnixTime {
+    UnixTime {
+        seconds: time.seconds,
+        nanos: time.nanos,
     }
 }
 

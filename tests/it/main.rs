@@ -11,6 +11,7 @@ mod documents;
 mod guide;
 mod history;
 mod hostile;
+mod hosts;
 mod ledger;
 mod models;
 mod paths;

@@ -3,6 +3,9 @@
 use crate::json::record::record;
 use threadkeep_units::time::rfc3339_millis;
 
+/// Most nanoseconds within a second.
+pub const NANOS_MAX: u32 = 999_999_999;
+
 /// Seconds and nanoseconds since the Unix epoch; `nanos` is below 1,000,000,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct UnixTime {

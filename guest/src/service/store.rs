@@ -549,15 +549,17 @@ impl<P: HostPorts> ThreadService<P> {
         for _ in 0..UNKNOWN_OUTCOME_TRIES_MAX {
             match self.ports.commit(plan.writes.clone(), plan.closing) {
                 Ok(committed) => return Ok(committed),
-                Err(StorageError::OutcomeUnknown(code, message)) => match self
-                    .resolve_unknown_outcome(plan)?
-                {
-                    Some(committed) => return Ok(committed),
-                    None if plan.logged.is_some() => {}
-                    None => {
-                        return Err(Error::Storage(StorageError::OutcomeUnknown(code, message)));
+                Err(StorageError::OutcomeUnknown(code, message)) => {
+                    match self.resolve_unknown_outcome(plan) {
+                        Ok(Some(committed)) => return Ok(committed),
+                        Ok(None) if plan.logged.is_some() => {}
+                        // An error of the look-up tells nothing of the commit: `unavailable`, say,
+                        // would tell the caller that nothing was written.
+                        Ok(None) | Err(_) => {
+                            return Err(StorageError::OutcomeUnknown(code, message).into());
+                        }
                     }
-                },
+                }
                 Err(error) => return Err(error.into()),
             }
         }

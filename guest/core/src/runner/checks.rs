@@ -6,7 +6,7 @@ use crate::limits::ThreadCaps;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{Head, ThreadStatus, UsageCounters, find_reached_cap};
-use crate::time::UnixTime;
+use crate::time::{NANOS_MAX, UnixTime};
 
 /// Returns the pin of a thread that must have one by now.
 pub(super) fn require_pin<'a>(
@@ -123,8 +123,15 @@ pub(super) fn begin_chat_run(change: &mut ThreadChange<'_>) {
     }
 }
 
-/// Checks that the deadline is after now, and at most [`OPEN_MILLIS_MAX`] away.
+/// Checks that the deadline is a time, after now, and at most [`OPEN_MILLIS_MAX`] away.
 pub(super) fn check_deadline(deadline: UnixTime, moment: DecisionContext<'_>) -> Result<(), Error> {
+    if deadline.nanos > NANOS_MAX {
+        return Err(Error::invalid(
+            "deadline.nanos",
+            &deadline.nanos.to_string(),
+            "must be below 1000000000: whole seconds belong into `seconds`",
+        ));
+    }
     if deadline > moment.now && deadline <= moment.now.plus_millis(OPEN_MILLIS_MAX) {
         return Ok(());
     }

@@ -1,0 +1,98 @@
+// Plays a scenario and prints a line of JSON for each call of the component.
+//
+// `node play.mjs FOLDER SCENARIO`, with the folder that `jco transpile --instantiation sync` has
+// filled; tests/hosts/README.md says what a line of a scenario is.
+import { readFileSync } from 'node:fs';
+import { Host, Storage, canonical } from './host.mjs';
+
+const [folder, scenario] = process.argv.slice(2);
+const host = await Host.load(folder);
+const kept = {};
+
+/** Puts in what was kept (`$name`), and JSON as text (`{"$json": ...}`). */
+function fill(value) {
+  if (typeof value === 'string') return value.startsWith('$') ? kept[value.slice(1)] : value;
+  if (Array.isArray(value)) return value.map(fill);
+  if (value === null || typeof value !== 'object') return value;
+  if ('$json' in value) return JSON.stringify(fill(value.$json));
+  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, fill(field)]));
+}
+
+function perform(step, script) {
+  if (step.kind === 'call-llm') return script.replies.shift();
+  if (step.kind === 'call-tools') {
+    const outcome = ({ version, index, name }) => ({ version, index, ...script.tools[name] });
+    return { outcomes: step.calls.map(outcome) };
+  }
+  host.now = step.until;
+  return { waited: null };
+}
+
+/** Begins a run and performs its steps. */
+function run(name, given, script) {
+  const handle = host.call(name, given).ok;
+  let step = handle?.step ?? { kind: 'finished' };
+  while (step.kind !== 'finished') {
+    const { thread, version } = step;
+    const { token } = handle;
+    const outcome = perform(step, script);
+    step = host.call('runner.submit', { thread, token, version, outcome, have: 0 }).ok;
+  }
+}
+
+/** Gets a thread going that `ready` has named, by the calls that it named. */
+function begin(calls, thread, holder, script) {
+  for (const name of calls) {
+    if (name === 'sweep') host.call('runner.sweep', { thread, cursor: null });
+    else if (name === 'claim') {
+      run('runner.claim', { thread, holder, proof: { none: null } }, script);
+    } else run('runner.start', { thread, input: null, holder, key: holder, about: null }, script);
+  }
+}
+
+/** Performs a thread and all that it spawns, until nothing of it is left to be done. */
+function drive({ thread, input, holder, ...script }) {
+  const first = { thread, input, holder: `${holder}/0`, key: holder, about: null };
+  run('runner.start', first, script);
+  for (let runs = 0; ; ) {
+    const due = host.call('runner.ready', { limit: 10, cursor: null, under: thread }).ok.threads;
+    if (due.length === 0) return;
+    for (const entry of due) {
+      runs += 1;
+      begin(entry.calls, entry.thread, `${holder}/${runs}`, script);
+    }
+  }
+}
+
+/** The names in pages, as a store gives them from either end. */
+function pages({ names, limit }) {
+  const storage = new Storage();
+  const key = name => ({ collection: 'blob', name });
+  const put = name => ({ key: key(name), expect: { tag: 'absent' }, value: name });
+  storage.commit(names.map(name => ({ tag: 'put', val: put(name) })));
+  const answer = { forwards: [], backwards: [] };
+  for (const [way, found] of Object.entries(answer)) {
+    for (let cursor = ''; cursor !== undefined; ) {
+      const [start, end] = way === 'forwards' ? [cursor, ''] : ['', cursor];
+      const page = storage.scan('blob', start, end, limit, way === 'backwards');
+      found.push(page.items.map(item => item.key.name));
+      cursor = page.cursor;
+    }
+  }
+  return answer;
+}
+
+for (const text of readFileSync(scenario, 'utf8').split('\n').filter(Boolean)) {
+  const line = JSON.parse(text);
+  Object.assign(host.library, line.library);
+  host.now = line.clock ?? host.now;
+  if (line.call) {
+    host.faults = { ...line.faults };
+    const answer = host.call(line.call, fill(line.with));
+    for (const [name, path] of Object.entries(line.keep ?? {})) {
+      kept[name] = path.split('.').reduce((value, part) => value[part], answer);
+    }
+  }
+  if (line.drive) drive(fill(line.drive));
+  if (line.pages) console.log(canonical(pages(line.pages)));
+}

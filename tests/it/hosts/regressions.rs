@@ -1,0 +1,44 @@
+//! Faults that a host in another language was the first to meet, by the lines of the scenario that
+//! show them.
+
+use super::native::ScenarioAnswer;
+use super::{native_answers, scenario};
+use serde_json::Value;
+
+/// Returns the lines of the scenario that a test is about, each with the answer to it.
+fn answers_to(concerned: impl Fn(&Value) -> bool) -> Vec<(Value, &'static Value)> {
+    let script = scenario::read_scenario();
+    let answers = native_answers().iter();
+    answers
+        .filter(|ScenarioAnswer { line, .. }| concerned(&script[*line]))
+        .map(|ScenarioAnswer { line, answer }| (script[*line].clone(), answer))
+        .collect()
+}
+
+/// Symptom: a commit was made, its answer and then the store were lost, and `start`, `submit`,
+/// `append` and `signal` answered `unavailable`, which says that nothing was written. Cause: the
+/// error of looking for the entry took the place of the unknown outcome. Fix: after an unknown
+/// outcome that cannot be looked for, the answer is `unknown`. Kind: errors that hide an earlier
+/// one.
+#[test]
+fn an_unknown_outcome_that_cannot_be_looked_for_is_unknown() {
+    let lost = answers_to(|line| line["faults"]["storage.commit"] == "lost");
+    assert!(lost.len() >= 5, "{} calls", lost.len());
+    for (line, answer) in lost {
+        assert!(answer["err"]["unknown"].is_object(), "{line}: {answer}");
+    }
+}
+
+/// Symptom: a deadline of 4,294,967,295 nanoseconds, which is a wrapped -1, was taken. Cause: it
+/// was cut to 999,999,999 as a time of the clock is. Fix: core refuses it. Kind: numbers of a
+/// caller that are mended in silence.
+#[test]
+fn a_deadline_with_too_many_nanoseconds_is_refused() {
+    let is_too_much = |nanos: &Value| nanos == -1 || nanos == 1_000_000_000;
+    let wrong = answers_to(|line| is_too_much(&line["with"]["deadline"]["nanos"]));
+    assert!(wrong.len() >= 2, "{} calls", wrong.len());
+    for (line, answer) in wrong {
+        let field = &answer["err"]["invalid"]["field"];
+        assert_eq!(field, "deadline.nanos", "{line}: {answer}");
+    }
+}
