@@ -8,6 +8,8 @@ pub mod binary;
 pub mod canned;
 #[path = "support/corpus.rs"]
 pub mod corpus;
+#[path = "support/counting_store.rs"]
+pub mod counting_store;
 #[path = "support/delegation.rs"]
 pub mod delegation;
 #[path = "support/faulty.rs"]
@@ -22,6 +24,8 @@ pub mod judge;
 pub mod llmock;
 #[path = "support/native.rs"]
 pub mod native;
+#[path = "support/planted_links.rs"]
+pub mod planted_links;
 #[path = "support/programs.rs"]
 pub mod programs;
 #[path = "support/soak.rs"]

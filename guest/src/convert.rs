@@ -27,8 +27,9 @@ use self::thread::limits_in;
 use crate::component::exports::threadkeep::threads as exported;
 use crate::component::threadkeep::threads::{llm, types};
 use crate::service::Error;
+use crate::service::due::{DuePage, DueThread};
 use crate::service::progress::ProgressVerdict;
-use crate::service::runner::{DuePage, DueThread, StepHandle};
+use crate::service::runner::StepHandle;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{call_id, parse_user};
 use threadkeep_core::json;
@@ -40,7 +41,7 @@ use threadkeep_core::runner::{
     CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock, Signal,
     StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_result_content,
 };
-use threadkeep_core::thread::StepKind;
+use threadkeep_core::thread::{DUE_NEW, StepKind};
 use threadkeep_core::time::{NANOS_MAX, UnixTime};
 
 pub fn instant(time: UnixTime) -> types::Instant {
@@ -343,7 +344,7 @@ pub fn signal(signal: exported::runner::SignalKind) -> Result<Signal, Error> {
 #[inline(never)]
 fn due(due: &DueThread) -> exported::runner::Due {
     let head = &due.loaded.head.value;
-    let since = head.due.filter(|millis| *millis > 0);
+    let since = head.due.filter(|millis| *millis > DUE_NEW);
     exported::runner::Due {
         thread: due.loaded.thread.value.id.clone(),
         status: head.status.to_string(),

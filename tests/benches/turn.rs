@@ -67,6 +67,13 @@ fn main() {
         "`component`: called on the caller's thread. `tenant`: `Tenant::submit`, over the engine's \
          pool of threads."
     );
+    print_budgets(&steps);
+    print_places(&steps);
+    calls::compare(steps(STEPS));
+}
+
+/// Prints a turn with and without a budget.
+fn print_budgets(steps: &dyn Fn(usize) -> usize) {
     println!(
         "the same without a budget (a model that costs nothing) and with one, native; each is one \
          commit"
@@ -99,5 +106,26 @@ fn main() {
             figures::ratio(own, none),
         );
     }
-    calls::compare(steps(STEPS));
+}
+
+/// Prints a turn in a root, in a child and in the second link of a chain.
+fn print_places(steps: &dyn Fn(usize) -> usize) {
+    println!("the same in a root, in a child and in the second link of a chain, native");
+    println!(
+        "  {:16} {:>9} {:>9} {:>9} {:>10} {:>9} {:>7}",
+        "store", "root", "child", "link", "root/child", "root/link", "goal"
+    );
+    let normal = Some(CommitDurability::Normal);
+    for (name, durability) in [("memory", None), ("sqlite NORMAL", normal)] {
+        let steps = steps(STEPS);
+        let [root, child, link] =
+            candidates::compare_places(durability, WARM_STEPS.min(steps), steps);
+        let [shown_root, shown_child, shown_link] = [root, child, link].map(figures::micros);
+        println!(
+            "  {name:16} {shown_root:>9} {shown_child:>9} {shown_link:>9} {:>10} {:>9} {:>7}",
+            figures::ratio(root, child),
+            figures::ratio(root, link),
+            "0.90",
+        );
+    }
 }

@@ -15,9 +15,9 @@ pub const CHAIN: &str = "chain";
 /// Pins, by (root key, SHA-256).
 pub const PIN: &str = "pin";
 /// Index entries, by (name, value, time, thread key): a list of one value is read from its newest
-/// end.
+/// end. The entries of [`CHILD`] have a spawn number in the place of the time.
 pub const INDEX: &str = "index";
-/// Due entries, by (time, thread key).
+/// Due entries, by (time, thread key); each holds the root of the tree.
 pub const DUE: &str = "due";
 /// Messages that wait for a chain, by (root key, number).
 pub const INBOX: &str = "inbox";
@@ -71,6 +71,14 @@ pub fn leading_number(key: &str) -> Option<u64> {
 
 /// Name of the index of all threads, by their last start or end. Its entries have no value.
 pub const RECENCY: &str = "recency";
+
+/// Name of the index of children by chain: (root key of the parent's chain, spawn number, root key
+/// of the child's chain). An entry is written once, when the child's chain is created.
+pub const CHILD: &str = "child";
+
+/// Name of the index of interrupted threads below a root, by the root key of their tree: see
+/// [`crate::plan::is_indexed_as_interrupted`].
+pub const INTERRUPTED: &str = "interrupted";
 
 /// Makes the key of an index entry. `millis` orders the threads of one value: it is the time of the
 /// last change of status where the entry moves then anyway, else the creation, so that the entry

@@ -9,14 +9,16 @@ mod joined_plan;
 mod money;
 mod other_threads;
 mod related_thread;
+mod tree_entries;
 mod writes;
 
 pub use joined_plan::{COMMIT_BYTES_MAX, COMMIT_OPS_MAX, PlanJoinError};
 pub use money::ChainFunds;
 pub use other_threads::{DueCall, due_calls, is_revival};
 pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
-pub use writes::{StoreWrite, WriteCondition, due_write, index_write};
-use writes::{due_key, index_delete, push_replacement};
+pub use tree_entries::{due_write, is_indexed_as_interrupted, is_tree_entry};
+pub use writes::{StoreWrite, WriteCondition, index_write};
+use writes::{index_delete, push_replacement};
 
 use crate::error::{self, Error};
 use crate::history::{
@@ -78,6 +80,16 @@ impl LoadedThread {
     /// Key of the records of its chain.
     pub fn chain_key(&self) -> String {
         id::key(&self.thread.value.chain)
+    }
+
+    /// Key of the tip of its chain.
+    pub fn tip_key(&self) -> String {
+        id::key(&self.chain.value.tip)
+    }
+
+    /// Returns true if it is the tip of its chain: it was not continued.
+    pub fn is_tip(&self) -> bool {
+        self.tip_key() == self.key()
     }
 
     /// Refuses to write where a newer program has written: the fields that this one does not know
@@ -451,6 +463,7 @@ impl<'a> ThreadChange<'a> {
         self.write_related_heads(&mut writes);
         self.write_due(&mut writes);
         self.write_indexes(&mut writes);
+        self.write_interrupted(&mut writes);
         self.write_own_records(&mut writes);
         writes.append(&mut self.extra);
         let (entry, logged) = match appended {
@@ -539,26 +552,6 @@ impl<'a> ThreadChange<'a> {
             charged: std::mem::take(&mut self.charges),
             about: self.about.take(),
             events: std::mem::take(&mut self.events),
-        }
-    }
-
-    /// Replaces the due entry of the thread where its time has changed. A thread that is created,
-    /// waiting or held, or that has mail to take, has one; it is never later than its true time. It
-    /// stays where it is while a run goes on, so that a turn does not move it.
-    fn write_due(&mut self, writes: &mut Vec<StoreWrite>) {
-        let before = self.loaded.head.value.due;
-        if self.head.due == before {
-            return;
-        }
-        let key = self.loaded.key();
-        if let Some(time) = before {
-            writes.push(StoreWrite::Delete {
-                collection: key::DUE,
-                key: due_key(time, &key),
-            });
-        }
-        if let Some(time) = self.head.due {
-            writes.push(due_write(time, &key, &self.thread.chain));
         }
     }
 

@@ -3,8 +3,8 @@
 
 use super::thread::{count, lease};
 use super::{exported, types};
-use crate::service::children::SweepPage;
 use crate::service::maintenance::RecoveryPage;
+use crate::service::sweep::SweepPage;
 use std::collections::BTreeMap;
 
 pub fn unreadable((thread, message): (String, String)) -> types::Unreadable {

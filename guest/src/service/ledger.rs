@@ -7,34 +7,14 @@ use crate::ports::HostPorts;
 use std::cell::Cell;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, UnknownCharges};
+use threadkeep_core::key;
 use threadkeep_core::plan::{LoadedThread, StoredRecord};
 use threadkeep_core::runner::{
     self, Attempt, CallBill, CommitDecision, HoldEstimate, HoldRequest, attempt_key,
 };
-use threadkeep_core::{id, key};
-
-/// Most threads of one page of a tree. Each needs two look-ups: for a child and for a sibling.
-pub const TREE_THREADS_MAX: usize = 50;
 
 /// Most entries whose charges one call adds up.
 const CHARGE_ENTRIES_MAX: u32 = 100;
-
-/// Most levels of a tree that a cursor may go down. Each level is a read of the store.
-const TREE_DEPTH_MAX: usize = 1_000;
-
-/// Threads of a page of a tree with their depths, and the start of the next page.
-pub type BranchPage = (Vec<(LoadedThread, u32)>, Option<String>);
-
-/// A page of a tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TreePage {
-    /// Threads with their depths.
-    pub branches: Vec<(LoadedThread, u32)>,
-    /// Threads of the page whose records are missing or cannot be read: name and problem.
-    pub unreadable: Vec<(String, String)>,
-    /// Start of the next page.
-    pub cursor: Option<String>,
-}
 
 /// The call that a hold is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -199,87 +179,5 @@ impl<P: HostPorts> ThreadService<P> {
             return Err(CoreError::Corrupt(message).into());
         }
         Ok(loaded)
-    }
-
-    /// Reads a page of a thread and all that it spawned, each after its spawner, with its depth.
-    /// Threads that cannot be read are left out. The second value is the start of the next page.
-    pub fn tree(&self, thread: &str, cursor: Option<&str>) -> Result<BranchPage, Error> {
-        let page = self.tree_page(thread, cursor)?;
-        Ok((page.branches, page.cursor))
-    }
-
-    /// Reads the same page, with the threads that cannot be read.
-    pub fn tree_page(&self, thread: &str, cursor: Option<&str>) -> Result<TreePage, Error> {
-        let top = self.top_key(thread)?;
-        let mut path: Vec<String> = match cursor {
-            None => vec![top.clone()],
-            Some(cursor) => cursor.split('\n').map(str::to_owned).collect(),
-        };
-        if path.first() != Some(&top) || path.len() > TREE_DEPTH_MAX {
-            let cursor = cursor.unwrap_or_default();
-            return Err(CoreError::invalid("cursor", cursor, "is not one of this tree").into());
-        }
-        let (mut keys, mut depths) = (Vec::new(), Vec::new());
-        let mut found = cursor.is_none() || self.advance_tree_path(&mut path)?;
-        while found && keys.len() < TREE_THREADS_MAX {
-            keys.extend(path.last().map(|last| key::last_part(last)));
-            depths.push((path.len() - 1) as u32);
-            if keys.len() == TREE_THREADS_MAX {
-                break;
-            }
-            found = self.advance_tree_path(&mut path)?;
-        }
-        let cursor = found.then(|| path.join("\n"));
-        let many = self.load_many(&keys)?;
-        let depth = |loaded: &LoadedThread| {
-            let at = keys.iter().position(|key| *key == loaded.key());
-            at.map_or(0, |at| depths[at])
-        };
-        let branches = many.threads.into_iter().map(|loaded| {
-            let depth = depth(&loaded);
-            (loaded, depth)
-        });
-        Ok(TreePage {
-            branches: branches.collect(),
-            unreadable: many.unreadable,
-            cursor,
-        })
-    }
-
-    /// Returns the key of a tree's top. One that cannot be read is a thread of the tree like any
-    /// other; one of which no record is left is there as long as the index names a child of it.
-    fn top_key(&self, thread: &str) -> Result<String, Error> {
-        let top = id::key(thread);
-        match self.load(thread) {
-            Ok(_) => Ok(top),
-            Err(missing @ Error::Core(CoreError::NotFound { .. }))
-                if !self.advance_tree_path(&mut vec![top.clone()])? =>
-            {
-                Err(missing)
-            }
-            Err(error) => error.into_damage_message().map(|_| top),
-        }
-    }
-
-    /// Advances a path to the next thread of a tree; returns false at the end. Each part of the
-    /// path is the end of an index entry's key, which ends with the thread's key. The next thread
-    /// is the first child, or else the next sibling of the thread or of one above it.
-    fn advance_tree_path(&self, path: &mut Vec<String>) -> Result<bool, Error> {
-        let mut after = String::new();
-        while let Some(parent) = path.last() {
-            let parent = key::index_value(&key::last_part(parent));
-            let (start, end) = key::prefix_range(&["parent", &parent]);
-            let from = match after.is_empty() {
-                true => start.clone(),
-                false => format!("{start}{after}\0"),
-            };
-            let page = self.scan_names(key::INDEX, (&from, &end), 1, false)?;
-            if let Some(name) = page.names.first() {
-                path.push(name[start.len()..].to_owned());
-                return Ok(true);
-            }
-            after = path.pop().unwrap_or_default();
-        }
-        Ok(false)
     }
 }

@@ -5,17 +5,22 @@
 //! [`store::CONTENTION`] and may repeat the same call. The error `busy` is not for this: it names a
 //! lease of another holder, which a repeated call does not end.
 
+pub mod child_chains;
 pub mod children;
+pub mod due;
 pub mod history;
 pub mod ledger;
 pub mod maintenance;
+pub mod place;
 pub mod progress;
 pub mod registry;
 pub mod resolve;
 pub mod runner;
 pub mod store;
+pub mod sweep;
 mod thread_queries;
 pub mod transcript;
+pub mod tree;
 
 use crate::ports::{HostPorts, LibraryError, StorageError};
 use std::cell::RefCell;
@@ -89,11 +94,12 @@ impl From<LibraryError> for Error {
     }
 }
 
-/// The service: the host's ports, and a small cache of records that never change.
+/// The service: the host's ports, and small caches of what never changes.
 #[derive(Debug)]
 pub struct ThreadService<P> {
     ports: P,
     pins: RefCell<Vec<(String, Rc<PinnedSettings>)>>,
+    places: RefCell<Vec<place::KnownPlace>>,
 }
 
 impl<P: HostPorts> ThreadService<P> {
@@ -102,6 +108,7 @@ impl<P: HostPorts> ThreadService<P> {
         Self {
             ports,
             pins: RefCell::new(Vec::new()),
+            places: RefCell::new(Vec::new()),
         }
     }
 

@@ -3,20 +3,18 @@
 
 use super::registry::loaded_from_plan;
 use super::resolve::with_policy_caps;
-use super::store::{DecisionOutcome, check_cursor};
+use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, Message, parse_user, provider_messages};
-use threadkeep_core::limits::ThreadCaps;
-use threadkeep_core::plan::{LoadedThread, WaitStanding, is_to_be_revived, wait_standing};
+use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{
     self, CommitDecision, DecisionInputs, HolderProof, Signal, StartRequest, Step, StepSubmission,
 };
 use threadkeep_core::settings::PinnedSettings;
-use threadkeep_core::thread::{Head, InboxMessage, MAIL_MAX, StepKind, ThreadStatus};
-use threadkeep_core::time::UnixTime;
+use threadkeep_core::thread::{InboxMessage, MAIL_MAX, StepKind, ThreadStatus};
 use threadkeep_core::{id, key};
 
 /// Most entries whose messages a step carries with a model call. A driver that is further behind
@@ -45,26 +43,6 @@ impl StepHandle {
     pub fn window(&self) -> Option<u64> {
         self.pin.as_deref().map(|pin| pin.model.window)
     }
-}
-
-/// A thread that needs a driver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DueThread {
-    /// Its records.
-    pub loaded: LoadedThread,
-    /// Store version of its partial, 0 if there is none.
-    pub partial: u64,
-}
-
-/// A page of threads that need a driver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DuePage {
-    /// The threads, the longest due first.
-    pub threads: Vec<DueThread>,
-    /// Time at which the next of the threads that were looked at is due.
-    pub next: Option<UnixTime>,
-    /// Start of the next page.
-    pub cursor: Option<String>,
 }
 
 impl<P: HostPorts> ThreadService<P> {
@@ -232,126 +210,9 @@ impl<P: HostPorts> ThreadService<P> {
             && error.is_damage()
         {
             // It cannot be ended itself; what it spawned is told in its place.
-            self.propagate_below(vec![id::key(thread)], intent)?;
+            self.propagate_below_lost(thread, intent)?;
         }
         done.map(DecisionOutcome::into_loaded)
-    }
-
-    /// Lists threads that need a driver: the longest due first, or those of the tree under one. A
-    /// due entry may be early and is never late, so the head of each thread decides.
-    pub fn ready(
-        &self,
-        limit: u32,
-        cursor: Option<String>,
-        under: Option<&str>,
-    ) -> Result<DuePage, Error> {
-        if limit == 0 || limit > super::registry::PAGE_THREADS_MAX {
-            return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 100").into());
-        }
-        let now = self.ports.now();
-        let mut next = None;
-        let (many, cursor) = match under {
-            Some(top) => self.tree(top, cursor.as_deref())?,
-            None => {
-                let (due, cursor) = self.due_page(now, limit, cursor)?;
-                next = self.next_due_entry(now)?;
-                (due.into_iter().map(|loaded| (loaded, 0)).collect(), cursor)
-            }
-        };
-        let (mut due, mut ceiling) = (Vec::new(), None);
-        for (loaded, depth) in many {
-            // The driver of a tree decides itself about starting the top; the threads below
-            // continue with it.
-            let later = due_time(&loaded.head.value).filter(|time| *time > now);
-            next = [next, later].into_iter().flatten().min();
-            let due_now =
-                needs_driver(&loaded.head.value, now) && !self.is_capped(&loaded, &mut ceiling)?;
-            if !due_now && (depth == 0 || !self.is_to_be_revived(&loaded, &mut ceiling)?) {
-                continue;
-            }
-            let partial = self.partial(&loaded)?.version;
-            due.push(DueThread { loaded, partial });
-        }
-        Ok(DuePage {
-            threads: due,
-            next,
-            cursor,
-        })
-    }
-
-    /// Reads the time of the first due entry after now.
-    fn next_due_entry(&self, now: UnixTime) -> Result<Option<UnixTime>, Error> {
-        let start = key::encode_number(now.millis().saturating_add(1));
-        let page = self.scan_names(key::DUE, (&start, ""), 1, false)?;
-        let millis = page
-            .names
-            .first()
-            .and_then(|name| key::leading_number(name));
-        Ok(millis.map(UnixTime::from_millis))
-    }
-
-    /// Returns true if a suspended thread, made due by a message, cannot go on before a raise.
-    fn is_capped(
-        &self,
-        loaded: &LoadedThread,
-        ceiling: &mut Option<ThreadCaps>,
-    ) -> Result<bool, Error> {
-        let head = &loaded.head.value;
-        if head.status != ThreadStatus::Suspended || head.intent.is_some() || head.sweep.is_some() {
-            return Ok(false);
-        }
-        Ok(runner::is_start_refused(
-            loaded,
-            self.read_ceiling(ceiling)?,
-        ))
-    }
-
-    /// Returns the operator's caps, which the host is asked for once a call, and only where a
-    /// thread is suspended.
-    fn read_ceiling(&self, known: &mut Option<ThreadCaps>) -> Result<ThreadCaps, Error> {
-        if let Some(ceiling) = known {
-            return Ok(*ceiling);
-        }
-        let ceiling = self.policy()?.limits;
-        *known = Some(ceiling);
-        Ok(ceiling)
-    }
-
-    /// Returns true if a thread of a tree, whose records were loaded to be shown, is to be started
-    /// again. A thread that cannot be read is not.
-    fn is_to_be_revived(
-        &self,
-        shown: &LoadedThread,
-        ceiling: &mut Option<ThreadCaps>,
-    ) -> Result<bool, Error> {
-        let shares = !shown.chain.value.has_account();
-        let head = &shown.head.value;
-        if head.status != ThreadStatus::Suspended
-            || wait_standing(head, shares, ThreadCaps::NONE) != WaitStanding::Interrupted
-        {
-            return Ok(false);
-        }
-        let ceiling = self.read_ceiling(ceiling)?;
-        match self.load(&shown.thread.value.id) {
-            Ok(loaded) => Ok(is_to_be_revived(&loaded, ceiling)),
-            Err(error) => error.into_damage_message().map(|_| false),
-        }
-    }
-
-    /// Reads a page of the threads that have a due entry whose time has come.
-    fn due_page(
-        &self,
-        now: UnixTime,
-        limit: u32,
-        cursor: Option<String>,
-    ) -> Result<(Vec<LoadedThread>, Option<String>), Error> {
-        // If the clock has stepped back since the previous page, its cursor lies behind the end,
-        // and nothing is due.
-        check_cursor(cursor.as_deref(), "", &key::encode_number(u64::MAX))?;
-        let end = key::encode_number(now.millis().saturating_add(1));
-        let start = cursor.unwrap_or_default();
-        let page = self.scan_names(key::DUE, (&start, &end), limit, false)?;
-        Ok((self.load_many(&page.keys())?.threads, page.cursor))
     }
 
     /// Reads the mail that waits: one item for each message that the head counts, also where its
@@ -458,23 +319,6 @@ impl<P: HostPorts> ThreadService<P> {
         }
         Ok((have, texts))
     }
-}
-
-/// Returns the time at which a thread needs a driver, if the records tell one.
-fn due_time(head: &Head) -> Option<UnixTime> {
-    match head.status {
-        ThreadStatus::Running => head.expiry,
-        _ => head.due.map(UnixTime::from_millis),
-    }
-}
-
-/// Returns true if a thread is due and no holder drives it. A held thread needs no driver until its
-/// lease expires, except to propagate an end intent to its children.
-fn needs_driver(head: &Head, now: UnixTime) -> bool {
-    let due = head.due.is_some_and(|due| due <= now.millis());
-    let held =
-        head.status == ThreadStatus::Running && head.expiry.is_some_and(|expiry| expiry >= now);
-    due && (!held || head.sweep.is_some())
 }
 
 /// Returns true if the thread's holder is in the list. Ids of holders are compared byte for byte.

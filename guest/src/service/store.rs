@@ -1,12 +1,14 @@
 //! Loads records by id and entries by version, and commits plans.
 
+use super::place::ThreadPlace;
 use super::registry::loaded_from_plan;
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, StorageError, StoredItem};
+use std::collections::BTreeSet;
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::history::Entry;
 use threadkeep_core::json::{self, FromJson};
-use threadkeep_core::ledger::{ACCOUNTS_MAX, UnknownBill};
+use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::{
     CommitPlan, DecisionContext, LoadedThread, RelatedThread, StoredRecord,
@@ -20,9 +22,9 @@ pub const DECISION_TRIES_MAX: u32 = 3;
 /// Code of `unavailable` if other writers were faster each time. One writer always succeeds, so the
 /// same call, repeated after a while, succeeds too.
 pub const CONTENTION: &str = "contention";
-/// Most reads of [`ThreadService::load`]: the thread, its chain if that has another key, and the
-/// chains above it.
-const LOAD_READS_MAX: u32 = 3;
+/// Most reads of [`ThreadService::load`]: the thread; its chain if that has another key; the chains
+/// above it; the tip of the chain that spawned it, and that tip's successors.
+const LOAD_READS_MAX: u32 = 6;
 /// Most tries of a commit whose outcome is unknown.
 const UNKNOWN_OUTCOME_TRIES_MAX: u32 = 3;
 /// Longest cursor, in bytes. A cursor is a key of the store.
@@ -96,8 +98,9 @@ pub fn check_cursor(cursor: Option<&str>, start: &str, end: &str) -> Result<(), 
     }
 }
 
+/// Returns the record of this collection and name among the items, if it is there.
 #[inline(never)]
-fn find_record<T: FromJson>(
+pub fn find_record<T: FromJson>(
     items: &[StoredItem],
     collection: &str,
     name: &str,
@@ -114,15 +117,15 @@ fn find_record<T: FromJson>(
         .transpose()
 }
 
-/// Returns the spawner of a thread, if its head is among the items and can be read.
+/// Returns the tip of the chain that spawned another, if its head can be read.
 #[inline(never)]
-fn find_spawner(
+fn find_parent(
     items: &[StoredItem],
-    thread: &ThreadRecord,
+    place: &ThreadPlace,
     chain: &ChainRecord,
 ) -> Option<RelatedThread> {
-    let (parent, of) = (thread.parent.as_ref()?, chain.parent.as_ref()?);
-    let head: StoredRecord<Head> = find_record(items, key::HEAD, &id::key(parent))
+    let (tip, of) = (place.parent_tip.as_ref()?, chain.parent.as_ref()?);
+    let head: StoredRecord<Head> = find_record(items, key::HEAD, &id::key(tip))
         .ok()
         .flatten()?;
     // The head of a parent that a newer program has written is not changed: its wait ends by time.
@@ -130,7 +133,7 @@ fn find_spawner(
         return None;
     }
     Some(RelatedThread {
-        id: parent.clone(),
+        id: tip.clone(),
         chain: of.clone(),
         head,
     })
@@ -139,7 +142,7 @@ fn find_spawner(
 /// Returns the chains above another, from the nearest up to the first that is missing or cannot be
 /// read.
 #[inline(never)]
-fn accounts_above(items: &[StoredItem], chain: &ChainRecord) -> Vec<StoredRecord<ChainRecord>> {
+pub fn accounts_above(items: &[StoredItem], chain: &ChainRecord) -> Vec<StoredRecord<ChainRecord>> {
     let above = chain.above.iter();
     above
         .map_while(|root| {
@@ -208,35 +211,28 @@ fn not_found(thread: &str, nearest: Option<String>) -> Error {
     .into()
 }
 
-/// Returns the keys of the chains above one; none if the list cannot be one that was written.
-fn keys_above(chain: &ChainRecord) -> Vec<String> {
-    let above = &chain.above;
-    let valid =
-        above.len() <= ACCOUNTS_MAX && above.iter().all(|id| id::check_id("above", id).is_ok());
-    let above = above.iter().filter(|_| valid);
-    above.map(|id| id::key(id)).collect()
-}
-
 impl<P: HostPorts> ThreadService<P> {
-    /// Loads the records of a thread, with the chains whose accounts lie above its own, as one
-    /// snapshot. A root needs one read. A parent or an account above that is missing or cannot be
-    /// read is left out, so that its thread can still be loaded.
+    /// Loads the records of a thread, with the chains whose accounts lie above its own and the head
+    /// of the parent that is told when it stops, as one snapshot. A root needs one read, and so
+    /// does a thread whose place the instance knows. A parent or an account above that is missing
+    /// or cannot be read is left out, so that its thread can still be loaded.
     pub fn load(&self, thread: &str) -> Result<LoadedThread, Error> {
         id::check_id("thread", thread)?;
         let own = id::key(thread);
-        let (mut root, mut above, mut parent) = (own.clone(), Vec::new(), None::<String>);
+        let place = self.known_place(&own);
+        let mut place = place.unwrap_or_else(|| ThreadPlace::of_root(&own));
         for _ in 0..LOAD_READS_MAX {
+            let related = place.related_keys(&own);
+            let related: Vec<(&str, &str)> = related
+                .iter()
+                .map(|(collection, key)| (*collection, key.as_str()))
+                .collect();
             let records = [
                 (key::THREAD, own.as_str()),
                 (key::HEAD, own.as_str()),
-                (key::CHAIN, root.as_str()),
+                (key::CHAIN, place.root.as_str()),
             ];
-            let chains = above
-                .iter()
-                .map(|root: &String| (key::CHAIN, root.as_str()));
-            let parents = parent.iter().map(|parent| (key::HEAD, parent.as_str()));
-            let beside: Vec<(&str, &str)> = chains.chain(parents).collect();
-            let items = self.read_with_related(&records, &beside)?;
+            let items = self.read_with_related(&records, &related)?;
             let record = find_thread_record(&items, &own)?;
             let head: Option<StoredRecord<Head>> = find_record(&items, key::HEAD, &own)?;
             let (record, head) = match (record, head) {
@@ -248,32 +244,32 @@ impl<P: HostPorts> ThreadService<P> {
                 }
             };
             check_head_version(&record.value, &head.value)?;
-            let chain_key = id::key(&record.value.chain);
-            let known = root == chain_key;
-            let chain: Option<StoredRecord<ChainRecord>> =
-                find_record(&items, key::CHAIN, &chain_key)?;
-            // The chains above a chain never change, so the second or third read has all of them.
-            let wanted = match &chain {
-                None if known => break,
-                None => Vec::new(),
-                Some(chain) => keys_above(&chain.value),
+            let root = id::key(&record.value.chain);
+            let chain: Option<StoredRecord<ChainRecord>> = find_record(&items, key::CHAIN, &root)?;
+            let Some(chain) = chain else {
+                if root == place.root {
+                    let message = format!("the chain record of {thread} is missing");
+                    return Err(CoreError::Corrupt(message).into());
+                }
+                place = ThreadPlace::of_root(&root);
+                continue;
             };
-            if let Some(chain) = chain.filter(|_| known && wanted == above) {
+            let named = ThreadPlace::named_by(&record.value, &chain.value, &items);
+            if named == place {
+                let parent = find_parent(&items, &place, &chain.value);
+                self.remember_place(&own, place, &chain);
                 return Ok(LoadedThread {
-                    parent: find_spawner(&items, &record.value, &chain.value),
+                    parent,
                     above: accounts_above(&items, &chain.value),
                     thread: record,
                     head,
                     chain,
                 });
             }
-            (root, above) = (chain_key, wanted);
-            let spawned_by = record.value.parent.as_deref();
-            let spawned_by = spawned_by.filter(|parent| id::check_id("parent", parent).is_ok());
-            parent = spawned_by.map(id::key);
+            place = named;
         }
-        let message = format!("the chain record of {thread} is missing");
-        Err(CoreError::Corrupt(message).into())
+        let message = format!("the links above {thread} kept changing: repeat the call");
+        Err(StorageError::Unavailable(CONTENTION.into(), message).into())
     }
 
     /// Reads the records of a thread in one read with those of related threads. One that cannot be
@@ -292,42 +288,74 @@ impl<P: HostPorts> ThreadService<P> {
         Ok(items)
     }
 
-    /// Reads those of the records that exist and that the store can read: in one read, or one by
-    /// one if one of them cannot be read.
+    /// Reads those of the records that exist and that the store can read.
     pub fn get_readable(&self, keys: &[(&str, &str)]) -> Result<Vec<StoredItem>, Error> {
-        match self.ports.get(keys) {
-            Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => {}
-            done => return Ok(done?),
-        }
         let mut items = Vec::new();
-        for key in keys {
-            match self.ports.get(&[*key]) {
-                Ok(found) => items.extend(found),
-                Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        self.read_possible(keys, &mut items)?;
         Ok(items)
+    }
+
+    /// Reads those of the records that exist and that the store can read: in one read, or in halves
+    /// where one of them cannot be read or all together are too large. Returns true if none had to
+    /// be left out.
+    fn read_possible(
+        &self,
+        keys: &[(&str, &str)],
+        items: &mut Vec<StoredItem>,
+    ) -> Result<bool, Error> {
+        if keys.is_empty() {
+            return Ok(true);
+        }
+        match self.ports.get(keys) {
+            Ok(found) => {
+                items.extend(found);
+                Ok(true)
+            }
+            Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => {
+                let (first, second) = keys.split_at(keys.len() / 2);
+                if first.is_empty() {
+                    return Ok(false);
+                }
+                let whole = self.read_possible(first, items)?;
+                Ok(self.read_possible(second, items)? && whole)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Loads the threads of a list of keys, in order, for display: without the chains above.
     /// Threads that are missing or cannot be read are listed apart, so that the others can still be
-    /// loaded.
+    /// loaded. Roots need one read, and links that are no roots one more.
     pub fn load_many(&self, keys: &[String]) -> Result<LoadedPage, Error> {
-        let ids = keys
+        let valid = keys
             .iter()
             .filter(|key| id::check_id("thread", key).is_ok());
-        let pairs: Vec<(&str, &str)> = ids
-            .flat_map(|key| {
-                [key::THREAD, key::HEAD, key::CHAIN].map(|collection| (collection, key.as_str()))
+        let valid: Vec<&String> = valid.collect();
+        let root = |key: &&String| {
+            self.known_place(key)
+                .map_or_else(|| (*key).clone(), |p| p.root)
+        };
+        let roots: BTreeSet<String> = valid.iter().map(root).collect();
+        let threads = valid.iter().flat_map(|key| {
+            // A thread that ends between two reads has its result by the second.
+            [key::HEAD, key::THREAD].map(|collection| (collection, key.as_str()))
+        });
+        let chains = roots.iter().map(|root| (key::CHAIN, root.as_str()));
+        let pairs: Vec<(&str, &str)> = threads.chain(chains).collect();
+        let mut items = Vec::new();
+        let mut whole = self.read_possible(&pairs, &mut items)?;
+        let others: BTreeSet<String> = valid
+            .iter()
+            .filter_map(|key| {
+                let thread = find_thread_record(&items, key).ok()??;
+                Some(id::key(&thread.value.chain)).filter(|root| !roots.contains(root))
             })
             .collect();
-        // One record that the store cannot read, or many large ones, fail the read of all.
-        let items = match self.ports.get(&pairs) {
-            Ok(items) => Some(items),
-            Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => None,
-            Err(error) => return Err(error.into()),
-        };
+        let pairs: Vec<(&str, &str)> = others
+            .iter()
+            .map(|root| (key::CHAIN, root.as_str()))
+            .collect();
+        whole &= self.read_possible(&pairs, &mut items)?;
         let mut many = LoadedPage::default();
         for key in keys {
             if id::check_id("thread", key).is_err() {
@@ -335,11 +363,7 @@ impl<P: HostPorts> ThreadService<P> {
                 many.unreadable.push((id::printable_id(key), why));
                 continue;
             }
-            let found = match &items {
-                Some(items) => self.loaded_from_items(key, items),
-                None => self.load(key),
-            };
-            match found {
+            match self.loaded_from_items(key, &items, whole) {
                 Ok(loaded) => many.threads.push(loaded),
                 Err(error) => many
                     .unreadable
@@ -349,22 +373,24 @@ impl<P: HostPorts> ThreadService<P> {
         Ok(many)
     }
 
-    /// Returns the thread of a key from items that were read for several threads.
-    fn loaded_from_items(&self, key: &str, items: &[StoredItem]) -> Result<LoadedThread, Error> {
-        let (thread, head) = (
-            find_thread_record(items, key)?,
-            find_record(items, key::HEAD, key)?,
-        );
-        if thread.is_none() && head.is_none() {
+    /// Returns the thread of a key from items that were read for several threads; `whole` says that
+    /// all that were asked for could be read.
+    fn loaded_from_items(
+        &self,
+        key: &str,
+        items: &[StoredItem],
+        whole: bool,
+    ) -> Result<LoadedThread, Error> {
+        let thread = find_thread_record(items, key)?;
+        let head = find_record(items, key::HEAD, key)?;
+        if whole && thread.is_none() && head.is_none() {
             // Nobody asked for it by name, so the nearest to it is not looked for.
             return Err(not_found(key, None));
         }
-        let Some(thread) = thread.filter(|thread| id::key(&thread.value.chain) == key) else {
-            return self.load(key);
-        };
-        let chain = find_record(items, key::CHAIN, key)?;
-        match (head, chain) {
-            (Some(head), Some(chain)) => {
+        let root = thread.as_ref().map(|thread| id::key(&thread.value.chain));
+        let chain = root.map(|root| find_record(items, key::CHAIN, &root));
+        match (thread, head, chain.transpose()?.flatten()) {
+            (Some(thread), Some(head), Some(chain)) => {
                 check_head_version(&thread.value, &head.value).map(|()| LoadedThread {
                     thread,
                     head,

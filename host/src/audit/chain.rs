@@ -1,6 +1,8 @@
 //! The audit of one chain: its links, its tip, and the chains above it.
 
-use super::record_reader::{RecordSnapshot, all_names, key_of, list, number, text, unescape};
+use super::record_reader::{
+    RecordSnapshot, all_names, index_key, key_of, list, number, text, unescape,
+};
 use super::{StoreAudit, StoreInvariant, TRIES_MAX, UnconfirmedFindings, printable_text};
 use crate::storage::{KEY_BYTES_MAX, PAGE_ENTRIES_MAX, RecordKey, StorageError};
 use serde_json::Value;
@@ -21,13 +23,16 @@ impl StoreAudit<'_> {
         for _ in 0..TRIES_MAX {
             let links = self.find_indexed("chain", root)?;
             let children = self.find_children(&links)?;
+            let numbered = self.find_index_names("child", root)?;
             let Some(records) = self.read_chain(root, &links, &children)? else {
                 continue;
             };
             let mut suspicion = UnconfirmedFindings::for_thread(root);
             check_links(root, &links, &records, &mut suspicion);
+            check_carried_spend(&links, &records, &mut suspicion);
             check_parent(root, &records, &mut suspicion);
             check_numbers(root, &children, &records, &mut suspicion);
+            check_child_entries(root, &children, (&numbered, &records), &mut suspicion);
             let above = !records.json("chain", root)["parent"].is_null();
             if above && self.is_cyclic(root)? {
                 let expected = "parents that end with a root";
@@ -41,7 +46,8 @@ impl StoreAudit<'_> {
                 return Ok(());
             }
             let same = self.find_indexed("chain", root)? == links
-                && self.find_children(&links)? == children;
+                && self.find_children(&links)? == children
+                && self.find_index_names("child", root)? == numbered;
             if same && records.is_unchanged(self.storage)? {
                 suspicion.report_to(&mut self.report);
                 return Ok(());
@@ -60,8 +66,8 @@ impl StoreAudit<'_> {
         Ok(children)
     }
 
-    /// Reads a chain, its links, the thread and chain that spawned it, and the chains of its
-    /// children, at one moment.
+    /// Reads a chain, its links with their heads if there are several, the thread and chain that
+    /// spawned it, and the chains of its children, at one moment.
     fn read_chain(
         &self,
         root: &str,
@@ -75,7 +81,10 @@ impl StoreAudit<'_> {
         let first = RecordSnapshot::read_in_parts(self.storage, &own)?;
         let above = key_of(&first.json("chain", root)["parent"]);
         let parent = key_of(&first.json("thread", root)["parent"]);
-        let threads = links.iter().map(|link| RecordKey::new("thread", link));
+        let threads = links.iter().flat_map(|link| {
+            let heads = (links.len() > 1).then(|| RecordKey::new("head", link));
+            heads.into_iter().chain([RecordKey::new("thread", link)])
+        });
         let children = children.iter().map(|child| RecordKey::new("chain", child));
         let mut keys: Vec<RecordKey> = own.into_iter().chain(threads).chain(children).collect();
         for (collection, name) in [("chain", above), ("thread", parent)] {
@@ -94,6 +103,13 @@ impl StoreAudit<'_> {
         name: &str,
         value: &str,
     ) -> Result<Vec<String>, StorageError> {
+        let names = self.find_index_names(name, value)?.into_iter();
+        let threads = names.filter_map(|name| name.rsplit('\u{1}').next().map(unescape));
+        Ok(threads.collect())
+    }
+
+    /// Returns the names of the entries that the index has under a value.
+    fn find_index_names(&self, name: &str, value: &str) -> Result<Vec<String>, StorageError> {
         let prefix = format!("{name}\u{1}{}", super::record_reader::escape(value));
         let (mut from, end) = (format!("{prefix}\u{1}"), format!("{prefix}\u{2}"));
         if from.len() > KEY_BYTES_MAX {
@@ -106,11 +122,7 @@ impl StoreAudit<'_> {
                 .storage
                 .scan("index", &from, &end, PAGE_ENTRIES_MAX, false)?;
             let cursor = page.cursor.clone();
-            let names = all_names(page).into_iter();
-            keys.extend(names.filter_map(|name| {
-                let thread = name.rsplit('\u{1}').next()?;
-                Some(unescape(thread))
-            }));
+            keys.extend(all_names(page));
             match cursor {
                 Some(cursor) => from = cursor,
                 None => return Ok(keys),
@@ -210,6 +222,29 @@ fn check_links(
     }
 }
 
+/// Checks that each link carries what the links before it have spent.
+fn check_carried_spend(
+    links: &[String],
+    records: &RecordSnapshot,
+    suspicion: &mut UnconfirmedFindings,
+) {
+    let spent = |link: &str| {
+        let head = records.json("head", link);
+        let own = number(&head["counters"]["spend"]);
+        own.saturating_add(number(&head["carried_spend"]))
+    };
+    for link in links.iter().filter(|_| links.len() > 1) {
+        let before = key_of(&records.json("thread", link)["previous"]);
+        let known = before.is_empty() || records.has("head", &before);
+        if known && records.has("head", link) {
+            let expected = if before.is_empty() { 0 } else { spent(&before) };
+            let carried = number(&records.json("head", link)["carried_spend"]);
+            let what = format!("spend carried to {}", printable_text(link));
+            suspicion.expect_equal(StoreInvariant::Counters, &what, expected, carried);
+        }
+    }
+}
+
 /// Checks the chain's parent, and the accounts above its own.
 fn check_parent(root: &str, records: &RecordSnapshot, suspicion: &mut UnconfirmedFindings) {
     let chain = records.json("chain", root);
@@ -267,7 +302,12 @@ fn check_numbers(
     suspicion: &mut UnconfirmedFindings,
 ) {
     let chain = records.json("chain", root);
-    let (spawned, below) = (number(&chain["children"]), number(&chain["depth"]) + 1);
+    let (count, below) = (number(&chain["children"]), number(&chain["depth"]) + 1);
+    let spawned = chain["spawned"].as_u64().unwrap_or(count);
+    if spawned < count {
+        let expected = format!("a last spawn number of at least {count}, the number of children");
+        suspicion.add(StoreInvariant::Chains, expected, format!("{spawned}"));
+    }
     let rootless = chain["parent"].is_null() && number(&chain["number"]) > 0;
     suspicion.add_if(
         StoreInvariant::Chains,
@@ -292,6 +332,29 @@ fn check_numbers(
         if !record["depth"].is_null() && depth != below {
             let expected = format!("{} chains above {}", below, printable_text(child));
             suspicion.add(StoreInvariant::Chains, expected, format!("{depth}"));
+        }
+    }
+}
+
+/// Checks that each child has its entry in the index of children by number. Chains of earlier
+/// builds have no last spawn number and no such entries. The audit of the index checks the other
+/// way.
+fn check_child_entries(
+    root: &str,
+    children: &[String],
+    (numbered, records): (&[String], &RecordSnapshot),
+    suspicion: &mut UnconfirmedFindings,
+) {
+    let numbered: BTreeSet<&String> = numbered.iter().collect();
+    for child in children {
+        let record = records.json("chain", child);
+        if key_of(&record["parent"]) != root || record["spawned"].is_null() {
+            continue;
+        }
+        let name = index_key("child", root, number(&record["number"]), child);
+        if !numbered.contains(&name) {
+            let expected = format!("the index entry {}", printable_text(&name));
+            suspicion.add(StoreInvariant::Indexes, expected, "none");
         }
     }
 }

@@ -3,8 +3,9 @@
 
 use super::record_reader::{
     CollectionNames, RecordSnapshot, escape, index_key, key_of, millis, number, sha256_hex, text,
-    unescape,
+    tree_root, unescape,
 };
+use super::wait::is_indexed_interruption;
 use super::{StoreAudit, StoreInvariant, TRIES_MAX, UnconfirmedFindings, printable_text};
 use crate::storage::{RecordKey, StorageError};
 use serde_json::Value;
@@ -82,6 +83,7 @@ impl StoreAudit<'_> {
     ) -> Result<Option<RecordSnapshot>, StorageError> {
         let chains = match collection {
             "inbox" => self.chains_of(names)?,
+            "due" | "index" => self.threads_of(collection, names)?,
             _ => RecordSnapshot::default(),
         };
         let rests = names
@@ -95,6 +97,21 @@ impl StoreAudit<'_> {
             // Those of many that do not fit one answer could take any memory.
             _ => RecordSnapshot::at_once(self.storage, &keys),
         }
+    }
+
+    /// The threads of entries that also rest on the chain of their thread, at no common moment.
+    fn threads_of(
+        &self,
+        collection: &str,
+        names: &[String],
+    ) -> Result<RecordSnapshot, StorageError> {
+        let names = names.iter().filter(|name| rests_on_chain(collection, name));
+        let threads = names.map(|name| key_ends(name).1);
+        let keys: BTreeSet<RecordKey> = threads
+            .filter(|thread| !thread.is_empty())
+            .map(|thread| RecordKey::new("thread", thread))
+            .collect();
+        RecordSnapshot::read_in_parts(self.storage, &Vec::from_iter(keys))
     }
 
     /// The chains that entries of an inbox are for, at no common moment: the tip of each leads to a
@@ -142,8 +159,15 @@ impl StoreAudit<'_> {
     }
 }
 
-/// The entry and the records that say whether it belongs there. `chains`: those that it may be for.
-fn dependency_keys(collection: &str, name: &str, chains: &RecordSnapshot) -> Vec<RecordKey> {
+/// Returns true if the chain of its thread says whether an entry belongs there.
+fn rests_on_chain(collection: &str, name: &str) -> bool {
+    let kind = name.split('\u{1}').next().unwrap_or_default();
+    collection == "due" || matches!(kind, "child" | "interrupted")
+}
+
+/// The entry and the records that say whether it belongs there. `known`: the chains or threads that
+/// it may be for.
+fn dependency_keys(collection: &str, name: &str, known: &RecordSnapshot) -> Vec<RecordKey> {
     let (first, last) = key_ends(name);
     let of = |collections: &[&str], key: &str| -> Vec<RecordKey> {
         // An empty part names no record.
@@ -154,10 +178,16 @@ fn dependency_keys(collection: &str, name: &str, chains: &RecordSnapshot) -> Vec
     };
     let mut keys = vec![RecordKey::new(collection, name)];
     match collection {
-        "index" | "due" => keys.extend(of(&["thread", "head"], &last)),
+        "index" | "due" => {
+            keys.extend(of(&["thread", "head"], &last));
+            keys.extend(of(
+                &["chain"],
+                &key_of(&known.json("thread", &last)["chain"]),
+            ));
+        }
         "partial" => keys.extend(of(&["head"], name)),
         "inbox" => {
-            let tip = key_of(&chains.json("chain", &first)["tip"]);
+            let tip = key_of(&known.json("chain", &first)["tip"]);
             keys.extend(of(&["chain"], &first));
             keys.extend(of(&["head"], &tip));
         }
@@ -187,7 +217,10 @@ fn find_fault(collection: &str, name: &str, records: &RecordSnapshot) -> Option<
             // A record that cannot be read is reported already.
             let unread = broken(&thread, "thread") || broken(&head, "head");
             let right = match collection {
-                "index" => is_indexed(name, &last, &thread, &head),
+                "index" => {
+                    let chain = records.json("chain", &key_of(&thread["chain"]));
+                    is_indexed(name, &last, (&thread, &head, &chain))
+                }
                 _ => is_due(name, &last, &thread, &head, records),
             };
             (last, unread || right)
@@ -229,10 +262,12 @@ fn find_fault(collection: &str, name: &str, records: &RecordSnapshot) -> Option<
     (!right).then_some((owner, expected))
 }
 
-/// Returns true if the thread and its head give exactly this index key.
-fn is_indexed(name: &str, key: &str, thread: &Value, head: &Value) -> bool {
+/// Returns true if the records of the thread give exactly this index key: the thread, its head, and
+/// its chain where the entry rests on that.
+fn is_indexed(name: &str, key: &str, (thread, head, record): (&Value, &Value, &Value)) -> bool {
     let (moved, made) = (number(&head["recency"]), millis(&thread["created"]));
     let (chain, parent) = (key_of(&thread["chain"]), key_of(&thread["parent"]));
+    let (above, tree) = (key_of(&record["parent"]), tree_root(thread, record));
     let (value, at) = match name.split('\u{1}').next().unwrap_or_default() {
         "recency" => ("", moved),
         "status" => (text(&head["status"]), moved),
@@ -241,6 +276,9 @@ fn is_indexed(name: &str, key: &str, thread: &Value, head: &Value) -> bool {
         "directive" => (text(&thread["directive"]), made),
         "agent" => (text(&thread["agent"]), made),
         "task" => (text(&thread["task"]), made),
+        // Of a chain that another has spawned, under its root.
+        "child" if key == chain => (above.as_str(), number(&record["number"])),
+        "interrupted" if is_indexed_interruption(head, record) => (tree.as_str(), moved),
         _ => return false,
     };
     let kind = name.split('\u{1}').next().unwrap_or_default();
@@ -249,10 +287,16 @@ fn is_indexed(name: &str, key: &str, thread: &Value, head: &Value) -> bool {
         && name == index_key(kind, value, at, key)
 }
 
-/// Returns true if the head gives exactly this due time, and the entry names the thread's chain.
+/// Returns true if the head gives exactly this due time, and the entry names the thread's tree, or
+/// its chain, as earlier builds did.
 fn is_due(name: &str, key: &str, thread: &Value, head: &Value, records: &RecordSnapshot) -> bool {
     let due = head["due"].as_u64();
     let named = due.map(|due| format!("{due:016x}\u{1}{}", escape(key)));
-    let root = records.json("due", name)["root"].clone();
-    named.as_deref() == Some(name) && text(&root) == key_of(&thread["chain"])
+    let entry = records.json("due", name);
+    let chain = key_of(&thread["chain"]);
+    let right = match entry["tree"].is_null() {
+        true => text(&entry["root"]) == chain,
+        false => text(&entry["tree"]) == tree_root(thread, &records.json("chain", &chain)),
+    };
+    named.as_deref() == Some(name) && right
 }

@@ -338,6 +338,12 @@ pub(super) fn key_of(id: &Value) -> String {
     text(id).to_ascii_lowercase()
 }
 
+/// Returns the storage key of the root of a thread's tree. A root has an account, so it is the last
+/// of the chains whose accounts lie above.
+pub(super) fn tree_root(thread: &Value, chain: &Value) -> String {
+    key_of(list(&chain["above"]).last().unwrap_or(&thread["chain"]))
+}
+
 /// Returns the SHA-256 of a text, in hex.
 pub(super) fn sha256_hex(text: &str) -> String {
     to_hex(&Sha256::digest(text.as_bytes()))

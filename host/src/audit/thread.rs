@@ -3,7 +3,9 @@
 use super::history::HistoryReplay;
 use super::record_reader::{
     CollectionNames, RecordSnapshot, escape, index_key, key_of, millis, number, sha256_hex, text,
+    tree_root,
 };
+use super::wait::is_indexed_interruption;
 use super::{StoreAudit, StoreInvariant, TRIES_MAX, UnconfirmedFindings, printable_text};
 use crate::storage::{RecordKey, StorageError};
 use serde_json::Value;
@@ -48,6 +50,12 @@ impl ThreadRecords {
             if !value.is_empty() {
                 keys.push(index_key(name, value, at, &self.key));
             }
+        }
+        let chain = self.records.json("chain", &self.root);
+        // Chains of earlier builds have no last spawn number, and their threads no such entries.
+        if !chain["spawned"].is_null() && is_indexed_interruption(&self.head, &chain) {
+            let tree = tree_root(&self.thread, &chain);
+            keys.push(index_key("interrupted", &tree, moved, &self.key));
         }
         keys
     }

@@ -122,6 +122,17 @@ fn is_capped(head: &Value) -> bool {
     })
 }
 
+/// Returns true if a thread belongs into the index of interrupted threads: it lies below another,
+/// and is suspended for a cause that passes without a person.
+pub(super) fn is_indexed_interruption(head: &Value, chain: &Value) -> bool {
+    let shares = chain["account"]["parent"].is_null() && !list(&chain["above"]).is_empty();
+    let passes = match text(&head["cause"]["code"]) {
+        "recovered" | "stopped" | "store_full" => true,
+        code => code == "spend_exceeded" && shares,
+    };
+    passes && text(&head["status"]) == "suspended" && !chain["parent"].is_null()
+}
+
 /// Returns true if the driver of the tree mends the cause of a suspension by itself.
 fn is_interrupted(head: &Value, shares: bool) -> bool {
     let cause = &head["cause"];
@@ -129,6 +140,7 @@ fn is_interrupted(head: &Value, shares: bool) -> bool {
         "recovered" | "stopped" | "store_full" => true,
         "spend_exceeded" => {
             let spent = number(&head["counters"]["spend"]);
+            let spent = spent.saturating_add(number(&head["carried_spend"]));
             let left = head["limits"]["spend"].as_u64();
             let left = left.map(|cap| cap.saturating_sub(spent));
             shares && left.is_none_or(|left| left >= number(&cause["value"]))

@@ -165,18 +165,17 @@ impl ModelCompletion {
         }
     }
 
-    /// Adds the provider's id of the reply and the model that answered, as the provider names it.
-    #[must_use]
-    pub fn with_source(mut self, id: Option<String>, model: Option<String>) -> Self {
-        self.id = id;
-        self.model = model;
-        self
-    }
-
     /// Adds the usage that the provider reported.
     #[must_use]
     pub fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = Some(usage);
+        self
+    }
+
+    /// Adds the provider's id of the reply and the model that answered, as the provider names it.
+    #[must_use]
+    pub fn with_source(mut self, id: Option<String>, model: Option<String>) -> Self {
+        (self.id, self.model) = (id, model);
         self
     }
 

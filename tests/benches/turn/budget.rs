@@ -1,4 +1,5 @@
-//! The cost of a budget in a turn's commit: runs without one, with one, and below one.
+//! Runs at other places than a root with a budget: without one, below one, and in the second link
+//! of a chain.
 
 use super::native::NativeRun;
 use super::world::{self, DIRECTIVE_NAME};
@@ -7,7 +8,9 @@ use threadkeep::storage::StorageBackend;
 use threadkeep_component::service::ThreadService;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::runner::{self, DecisionInputs, LlmCompletion, ReplyBlock, StepSubmission};
+use threadkeep_core::thread::ThreadDraft;
 use threadkeep_tests::native::NativePorts;
+use threadkeep_tests::planted_links::plant_link;
 
 impl NativeRun {
     /// Starts a run on a model that costs nothing, so that no account is written.
@@ -34,6 +37,26 @@ impl NativeRun {
             run = run.spawn_child(&format!(r#"{{"directive":"{name}"{limits}}}"#));
         }
         run
+    }
+
+    /// Starts a run in a child with a reserve of its own.
+    pub fn start_child(storage: &Arc<dyn StorageBackend>) -> Self {
+        let limits = r#","limits":{"spend":100000}"#;
+        let run = Self::start(storage);
+        run.spawn_child(&format!(r#"{{"directive":"{DIRECTIVE_NAME}"{limits}}}"#))
+    }
+
+    /// Starts a run in the second link of a chain, which is planted as a hand-off will write it.
+    pub fn start_link(storage: &Arc<dyn StorageBackend>) -> Self {
+        let service = ThreadService::new(NativePorts::new(world::context(storage)));
+        let draft = ThreadDraft {
+            directive: Some(DIRECTIVE_NAME.to_owned()),
+            ..ThreadDraft::default()
+        };
+        let root = service.create(&draft).expect("created").thread.value.id;
+        let link = format!("{root}-2");
+        plant_link(&service, &root, &link);
+        Self::start_thread(service, link)
     }
 
     /// Spawns a child and continues with its run.

@@ -78,6 +78,23 @@ pub fn compare_budgets(
     [times[0], times[1], times[2], times[3]]
 }
 
+/// Measures a turn's commit of the native service in a root, in a child of one, and in the second
+/// link of a chain.
+pub fn compare_places(
+    durability: Option<CommitDurability>,
+    warm: usize,
+    steps: usize,
+) -> [Duration; 3] {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = store(folder.path(), durability);
+    let mut root = NativeRun::start(&storage);
+    let mut child = NativeRun::start_child(&storage);
+    let mut link = NativeRun::start_link(&storage);
+    let mut candidates: [&mut dyn BenchCandidate; 3] = [&mut root, &mut child, &mut link];
+    let times = measure(&mut candidates, warm, steps);
+    [times[0], times[1], times[2]]
+}
+
 /// Measures all candidates over one new store: in SQLite, or in memory.
 pub fn compare(
     durability: Option<CommitDurability>,

@@ -2,7 +2,7 @@
 
 use super::fixture::ClosedStore;
 use super::planted_violations::{check_violations, delete_sql, mismatch_reason, set_fields_sql};
-use threadkeep::audit::StoreInvariant::Chains;
+use threadkeep::audit::StoreInvariant::{Chains, Counters};
 
 /// Broken links: the thread that is named, and the fields of a record that are set.
 const BROKEN_LINKS: [(&str, &str, &str, &str); 13] = [
@@ -54,8 +54,8 @@ fn link_chain_sql() -> String {
             .to_owned(),
         format!(
             "INSERT INTO record_head (name, version, value) SELECT 'second', 1, json_set(value, \
-             '$.version', 0, '$.hash', '{}', '$.counters', json('{{}}')) FROM record_head WHERE \
-             name = 'idle'",
+             '$.version', 0, '$.hash', '{}', '$.counters', json('{{}}'), '$.carried_spend', \
+             json_extract(value, '$.counters.spend')) FROM record_head WHERE name = 'idle'",
             threadkeep_core::thread::genesis_hash("second", "idle", None)
         ),
         "INSERT INTO record_index (name, version, value) SELECT replace(name, char(1) || \
@@ -100,4 +100,8 @@ fn a_chain_of_two_links_is_walked_to_its_tip() {
         let unsaid = mismatch_reason(&kept.audit_after(&sql), Chains, thread);
         assert_eq!(unsaid, None, "{broken}");
     }
+    let forgotten = set_fields_sql("head", "second", "'$.carried_spend', 1");
+    let sql = format!("{}; {forgotten}", link_chain_sql());
+    let unsaid = mismatch_reason(&kept.audit_after(&sql), Counters, "idle");
+    assert_eq!(unsaid, None, "what the first link has spent");
 }

@@ -1,7 +1,10 @@
 //! Violations of indexes: entries that are missing, wrong, or of no thread.
 
 use super::planted_violations::{check_violations, delete_sql, insert_sql, set_fields_sql};
-use threadkeep::audit::StoreInvariant::{Histories, Indexes};
+use crate::children::fixture::ThreadFamily;
+use threadkeep::audit::StoreInvariant::{Chains, Histories, Indexes};
+use threadkeep::audit::audit;
+use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey};
 
 #[test]
 fn missing_and_orphaned_entries_are_reported() {
@@ -45,6 +48,82 @@ fn missing_and_orphaned_entries_are_reported() {
     check_violations(&cases);
 }
 
+/// The index of children by number is compared with the chains, both ways.
+#[test]
+fn missing_and_orphaned_entries_of_children_are_reported() {
+    let entry = |parts: &str| insert_sql("index", &parts.replace(',', " || char(1) || "), "''");
+    let of = |child: &str| format!("name LIKE 'child%' AND name LIKE '%' || char(1) || '{child}'");
+    let check_chain = |thread, sql| (Chains, thread, sql);
+    check_violations(&[
+        (Indexes, "top", delete_sql("index", &of("rich"))),
+        (Indexes, "rich", delete_sql("index", &of("rich/poor"))),
+        (
+            Indexes,
+            "rich",
+            entry("'child','top','0000000000000009','rich'"),
+        ),
+        (
+            Indexes,
+            "rich",
+            entry("'child','idle','0000000000000001','rich'"),
+        ),
+        (
+            Indexes,
+            "done",
+            entry("'child','top','0000000000000001','done'"),
+        ),
+        (
+            Indexes,
+            "nobody",
+            entry("'child','top','0000000000000001','nobody'"),
+        ),
+        check_chain("top", set_fields_sql("chain", "top", "'$.spawned', 2")),
+    ]);
+}
+
+/// The same for interrupted threads, which have an entry under the root of their tree.
+#[test]
+fn missing_and_orphaned_entries_of_interrupted_threads_are_reported() {
+    let mut family = ThreadFamily::new();
+    family.world.count("child");
+    let child = family.spawn_running("work");
+    let holder = family.load(&child).head.value.holder.unwrap();
+    family.world.service.recover(&[holder], None).unwrap();
+    family.world.audit();
+    let store = &*family.world.store;
+    let interrupted = |name: &&RecordKey| name.name.starts_with("interrupted");
+    let page = store.scan("index", "", "", 500, false).unwrap();
+    let names: Vec<RecordKey> = page.items.into_iter().map(|item| item.key).collect();
+    let name = names
+        .iter()
+        .find(interrupted)
+        .expect("it has an entry")
+        .clone();
+    assert_eq!(names.iter().filter(interrupted).count(), 1);
+    let put = |key: RecordKey| CommitOp::Put {
+        key,
+        expect: RecordExpectation::Any,
+        value: String::new(),
+    };
+    let delete = |key: RecordKey| CommitOp::Delete { key };
+    let of_boss = RecordKey::new("index", name.name.replace(&child, &family.boss));
+    let other_tree = RecordKey::new("index", name.name.replacen(&family.boss, "other", 1));
+    for (plant, mend) in [
+        (delete(name.clone()), put(name.clone())),
+        (put(of_boss.clone()), delete(of_boss)),
+        (put(other_tree.clone()), delete(other_tree)),
+    ] {
+        store.commit(&[plant], false).unwrap();
+        let findings = audit(store).unwrap().findings;
+        assert!(
+            findings.iter().any(|found| found.invariant == Indexes),
+            "{findings:?}"
+        );
+        store.commit(&[mend], false).unwrap();
+        family.world.audit();
+    }
+}
+
 #[test]
 fn missing_and_wrong_due_entries_are_reported() {
     let due_now = insert_sql(
@@ -84,6 +163,12 @@ fn missing_and_wrong_due_entries_are_reported() {
             Indexes,
             "asking",
             "UPDATE record_due SET value = '{\"root\":\"idle\"}' WHERE name LIKE '%asking'"
+                .to_owned(),
+        ),
+        (
+            Indexes,
+            "rich/rich",
+            "UPDATE record_due SET value = '{\"tree\":\"rich\"}' WHERE name LIKE '%rich/rich'"
                 .to_owned(),
         ),
         (Indexes, "done", due_now.clone()),

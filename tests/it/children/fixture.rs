@@ -98,19 +98,22 @@ impl ThreadFamily {
 
     /// Due threads under the boss, and whether they have an intent to pass on.
     pub fn due(&self) -> Vec<(String, bool)> {
-        let due = self
-            .world
-            .service
-            .ready(100, None, Some(&self.boss))
-            .unwrap();
-        let due = due.threads.into_iter().map(|due| {
-            let head = due.loaded.head.value;
-            (
-                due.loaded.thread.value.id,
-                head.sweep.is_some() || head.intent.is_some(),
-            )
-        });
-        due.collect()
+        let (mut due, mut cursor) = (Vec::new(), None);
+        loop {
+            let under = Some(&*self.boss);
+            let page = self.world.service.ready(100, cursor, under).unwrap();
+            due.extend(page.threads.into_iter().map(|due| {
+                let head = due.loaded.head.value;
+                (
+                    due.loaded.thread.value.id,
+                    head.sweep.is_some() || head.intent.is_some(),
+                )
+            }));
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return due;
+            }
+        }
     }
 
     /// Passes all intents on, to the end.

@@ -171,8 +171,12 @@ fn a_parent_is_suspended_with_children_that_share_its_money_and_goes_on_with_the
     family.claim(&boss).unwrap();
     assert_eq!(family.status(&boss), "suspended");
     more_money(&family, &boss, "more", 1_000_000_000);
-    let due = [(boss.clone(), false), (one.clone(), false)];
-    assert_eq!(family.due(), due, "the raise lets both go on");
+    let due = [(one.clone(), false), (boss.clone(), false)];
+    assert_eq!(
+        family.due(),
+        due,
+        "the raise lets both go on, the child first"
+    );
     family.world.start(&boss, None).unwrap();
     family.world.start(&one, None).unwrap();
     family.world.submit(&one, says("first")).unwrap();

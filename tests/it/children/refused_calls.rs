@@ -121,8 +121,8 @@ fn the_largest_reserves_are_refused_or_kept() {
 }
 
 /// Symptom: a cap above 2^63 was accepted and read elsewhere as a negative number. Cause: caps were
-/// any number of 64 bits. Fix: the largest is 2^63 - 1, of a count 2^31 - 1. Kind: each cap, at a creation and at a
-/// raise; the parser's tests cover a directive's.
+/// any number of 64 bits. Fix: the largest is 2^63 - 1, of a count 2^31 - 1. Kind: each cap, at a
+/// creation and at a raise; the parser's tests cover a directive's.
 #[test]
 fn caps_above_the_largest_are_refused() {
     let mut world = RunnerFixture::new();

@@ -110,6 +110,21 @@ fn failure_of(refused: bool, usage: Option<Usage>) -> llm::Error {
     }
 }
 
+/// Checks the event of a reply that was just recorded.
+async fn check_result_event(run: &PaidRun, blocks: &str) {
+    let events = run.newest_events().await;
+    let result = events
+        .iter()
+        .find(|event| event["type"] == "result")
+        .unwrap();
+    assert_eq!(result["response_id"], "chatcmpl-7", "{blocks}");
+    assert_eq!(result["response_model"], "routed-model", "{blocks}");
+    if blocks.contains("kept") {
+        let partial = events.iter().find(|event| event["type"] == "partial");
+        assert_eq!(partial.unwrap()["text"], "kept");
+    }
+}
+
 /// Symptom: `submit` answered `invalid` for a reply that was paid: its money stayed held and the
 /// thread running. Cause: a reply that cannot be read was an error of the call. Fix: it is a
 /// result. Kind: what `json.dumps` and `JSON.stringify` write, and blocks of other versions.
@@ -166,17 +181,7 @@ async fn a_paid_reply_is_recorded_whatever_it_is() {
             "{blocks}"
         );
         assert_eq!(thread.cost.turns, 1, "{blocks}");
-        let events = run.newest_events().await;
-        let result = events
-            .iter()
-            .find(|event| event["type"] == "result")
-            .unwrap();
-        assert_eq!(result["response_id"], "chatcmpl-7", "{blocks}");
-        assert_eq!(result["response_model"], "routed-model", "{blocks}");
-        if blocks.contains("kept") {
-            let partial = events.iter().find(|event| event["type"] == "partial");
-            assert_eq!(partial.unwrap()["text"], "kept");
-        }
+        check_result_event(&run, &blocks).await;
         // Told again, nothing is paid again.
         let again = run.submit(outcome()).await.expect(&blocks);
         assert_eq!(

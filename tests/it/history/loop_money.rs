@@ -4,7 +4,8 @@
 use super::{LoopHost, code, message_event};
 use crate::runner::fixture::usage;
 use threadkeep_component::service::Error;
-use threadkeep_component::service::ledger::{HoldAdmission, TREE_THREADS_MAX, UnresolvedEstimate};
+use threadkeep_component::service::ledger::{HoldAdmission, UnresolvedEstimate};
+use threadkeep_component::service::tree::TREE_THREADS_MAX;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{CallBill, CapRaise, Signal};

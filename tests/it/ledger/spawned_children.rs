@@ -86,8 +86,8 @@ fn l04_an_overrun_of_a_spawned_child_is_paid_by_those_above() {
         arguments: "{}".to_owned(),
         raw: None,
     };
-    // 0.02 USD read and 0.01 written.
-    let dear = reply(vec![block], usage(20_000, 5_000));
+    // 0.01 USD read and 0.02 written: no more than is believed.
+    let dear = reply(vec![block], usage(10_000, 10_000));
     family.world.submit(&child, dear).unwrap();
     family.world.audit();
     assert_eq!(family.account(&child).0, 30_000_000, "its limit was raised");

@@ -115,11 +115,11 @@ impl RunnerFixture {
         let mut change = ThreadChange::new(&loaded, moment);
         let grant = named.map(|amount| ReserveGrant::Exactly(NanoUsd::new(amount)));
         let funds = change.fund_child(grant).unwrap();
-        change.chain.children += 1;
+        let number = change.chain.add_child();
         let under = SpawnParent {
             thread: parent,
             chain: &loaded.thread.value.chain,
-            number: change.chain.children,
+            number,
             depth: loaded.chain.value.depth + 1,
             funds,
         };

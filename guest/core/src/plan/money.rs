@@ -39,7 +39,7 @@ impl ThreadChange<'_> {
     /// Lowers `room` to the rest of the chain's own cap, less the calls that its external loop
     /// holds.
     fn limit_to_cap(&self, room: NanoUsd) -> NanoUsd {
-        let used = self.head.counters.spend;
+        let used = self.head.spend_under_cap();
         let used = used.saturating_add(self.head.held_totals().amount);
         match self.limits().spend {
             Some(cap) => room.min(cap.saturating_sub(used)),

@@ -4,7 +4,7 @@
 //! Only the head of each is changed, in the same commit. An end takes effect on a descendant in a
 //! commit of its own.
 
-use super::writes::{StoreWrite, due_key, due_write, push_replacement};
+use super::writes::{StoreWrite, push_replacement};
 use super::{LoadedThread, StoredRecord, ThreadChange};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
@@ -113,13 +113,8 @@ impl ThreadChange<'_> {
             if head.sweep.is_some() {
                 head.due = Some(0);
             }
-            if head.due != was {
-                writes.extend(was.map(|time| StoreWrite::Delete {
-                    collection: key::DUE,
-                    key: due_key(time, &key),
-                }));
-                writes.extend(head.due.map(|time| due_write(time, &key, &before.chain)));
-            }
+            // Every related thread is of the same tree.
+            self.replace_due_entry(writes, &key, was, head.due);
             head.updated = self.moment.now;
             push_replacement(writes, key::HEAD, &key, before.head.version, &head);
         }
@@ -185,11 +180,18 @@ pub fn wait_standing(head: &Head, shares: bool, ceiling: ThreadCaps) -> WaitStan
 
 /// Returns true if the driver of the tree mends the cause of the suspension by itself.
 fn is_interrupted(head: &Head, shares: bool, ceiling: ThreadCaps) -> bool {
-    if is_short_of_money(head) {
-        return shares && !is_at_spend_cap(head, ceiling);
-    }
-    let cause = head.cause.as_ref();
-    cause.is_some_and(|cause| matches!(&*cause.code, "recovered" | "stopped" | "store_full"))
+    has_passing_cause(head, shares) && !(is_short_of_money(head) && is_at_spend_cap(head, ceiling))
+}
+
+/// Returns true if the thread is suspended for a cause that passes without a person, whatever its
+/// caps are.
+pub(super) fn has_passing_cause(head: &Head, shares: bool) -> bool {
+    let passing = |cause: &StatusCause| match &*cause.code {
+        "recovered" | "stopped" | "store_full" => true,
+        "spend_exceeded" => shares,
+        _ => false,
+    };
+    head.status == ThreadStatus::Suspended && head.cause.as_ref().is_some_and(passing)
 }
 
 fn is_short_of_money(head: &Head) -> bool {
@@ -202,7 +204,7 @@ fn is_short_of_money(head: &Head) -> bool {
 fn is_at_spend_cap(head: &Head, ceiling: ThreadCaps) -> bool {
     let cap = head.limits.lowered_to(ceiling).spend;
     cap.is_some_and(|cap| {
-        cap.saturating_sub(head.counters.spend) < needed_amount(head.cause.as_ref())
+        cap.saturating_sub(head.spend_under_cap()) < needed_amount(head.cause.as_ref())
     })
 }
 

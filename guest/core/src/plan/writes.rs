@@ -1,7 +1,7 @@
 //! The writes of a commit, and those of single records: replacements, index and due entries.
 
-use crate::json::{self, ObjectWriter, ToJson};
-use crate::{id, key};
+use crate::json::{self, ToJson};
+use crate::key;
 
 /// Condition on a record before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,23 +109,5 @@ pub(super) fn index_delete(name: &str, value: &str, millis: u64, thread: &str) -
     StoreWrite::Delete {
         collection: key::INDEX,
         key: key::index_key(name, value, millis, thread),
-    }
-}
-
-pub(super) fn due_key(millis: u64, thread: &str) -> String {
-    key::join(&[&key::encode_number(millis), thread])
-}
-
-/// Returns the write of a due entry at a time in milliseconds.
-pub fn due_write(millis: u64, thread: &str, chain: &str) -> StoreWrite {
-    let mut value = String::new();
-    ObjectWriter::new(&mut value)
-        .add("root", &id::key(chain))
-        .finish();
-    StoreWrite::Put {
-        collection: key::DUE,
-        key: due_key(millis, thread),
-        expect: WriteCondition::Any,
-        value,
     }
 }

@@ -11,7 +11,8 @@ use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::settings::PinnedSettings;
 use crate::thread::{
-    Head, Hold, PendingStep, StatusCause, StepKind, ThreadStatus, find_reached_cap, raise_advice,
+    DUE_NEW, Head, Hold, PendingStep, StatusCause, StepKind, ThreadStatus, find_reached_cap,
+    raise_advice,
 };
 use crate::time::UnixTime;
 
@@ -223,7 +224,7 @@ pub(super) fn set_lease(change: &mut ThreadChange<'_>, deadline: UnixTime) {
     // later than its true time.
     let expiry = expiry.millis();
     change.head.due = match change.head.due {
-        Some(due) if due > 0 => Some(due.min(expiry)),
+        Some(due) if due > DUE_NEW => Some(due.min(expiry)),
         _ => Some(expiry),
     };
 }

@@ -320,7 +320,7 @@ impl AppendValidator {
 fn set_due(change: &mut ThreadChange<'_>, taken: bool) {
     let head = &mut change.head;
     if taken || head.mail_count() > 0 {
-        head.due = Some(0);
+        head.mark_due();
     } else if !head.asked && head.status != ThreadStatus::Created {
         head.due = None;
     }

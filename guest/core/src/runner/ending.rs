@@ -161,9 +161,11 @@ pub(super) fn request_cancel(change: &mut ThreadChange<'_>) {
     mark_sweep(change, EndIntent::Cancel);
 }
 
-/// Marks the children of the thread as still to be told.
+/// Marks the children that the thread has now as still to be told.
 pub(super) fn mark_sweep(change: &mut ThreadChange<'_>, intent: EndIntent) {
-    if change.chain.children > 0 {
+    let last = change.chain.last_child_number();
+    if last > 0 {
         change.head.sweep = change.head.sweep.max(Some(intent));
+        change.head.sweep_to = Some(last);
     }
 }

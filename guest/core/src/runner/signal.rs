@@ -90,7 +90,7 @@ pub fn signal(
         Signal::Message(message) if change.head.round.is_some() => {
             push_inbox_message(&mut change, &message)?;
             if head.status != ThreadStatus::Waiting {
-                change.head.due = Some(0);
+                change.head.mark_due();
             }
             change.into_head_plan()?
         }
@@ -99,7 +99,7 @@ pub fn signal(
             // Messages that were sent before stand before it.
             take_mail(&mut change);
             change.push_event(Event::Message(message));
-            change.head.due = Some(0);
+            change.head.mark_due();
             change.into_plan(CommitReason::UserMessage)?
         }
         Signal::Cancel if held => {
@@ -132,8 +132,12 @@ fn signal_ended_thread(
     remember_signal(&mut change, name, &signal);
     let chain = &loaded.chain.value;
     match signal {
-        Signal::Cancel if chain.children > 0 => pass_to_children(&mut change, EndIntent::Cancel),
-        Signal::Kill if chain.children > 0 => pass_to_children(&mut change, EndIntent::Kill),
+        Signal::Cancel if chain.last_child_number() > 0 => {
+            pass_to_children(&mut change, EndIntent::Cancel)
+        }
+        Signal::Kill if chain.last_child_number() > 0 => {
+            pass_to_children(&mut change, EndIntent::Kill)
+        }
         Signal::Raise(asked)
             if chain.has_account() && chain.account.is_open() && asked.caps.spend.is_some() =>
         {

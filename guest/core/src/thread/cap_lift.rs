@@ -17,7 +17,7 @@ pub fn raise_floor(head: &Head) -> Option<u64> {
         // The value is the price of the next call: with what is spent already it may just reach the
         // cap.
         "spend_exceeded" => {
-            let needed = head.counters.spend.get().saturating_add(value);
+            let needed = head.spend_under_cap().get().saturating_add(value);
             Some(needed.saturating_sub(1))
         }
         _ => None,

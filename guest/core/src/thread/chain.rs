@@ -19,6 +19,10 @@ pub struct ChainRecord {
     pub depth: u64,
     /// Number of child chains that it has spawned.
     pub children: u64,
+    /// Spawn number of the last child chain; it only grows. `None` in a record of an earlier build,
+    /// whose children have no index entries by number: they are found by the threads that spawned
+    /// them.
+    pub spawned: Option<u64>,
     /// Number of forks that refer to it.
     pub forks: u64,
     /// The budget account; meaningless if the chain draws on the account of another chain.
@@ -43,6 +47,25 @@ impl ChainRecord {
             _ => id,
         }
     }
+
+    /// Id of the root of the tree that the chain belongs to; `id` is its own id. A root always has
+    /// an account, so it is the last of `above`.
+    pub fn tree_root<'a>(&'a self, id: &'a str) -> &'a str {
+        self.above.last().map_or(id, String::as_str)
+    }
+
+    /// Spawn number of the last child chain, 0 if it has spawned none.
+    pub fn last_child_number(&self) -> u64 {
+        self.spawned.unwrap_or(self.children)
+    }
+
+    /// Counts one more child chain; returns its spawn number.
+    pub fn add_child(&mut self) -> u64 {
+        let number = self.last_child_number() + 1;
+        self.children += 1;
+        self.spawned = self.spawned.map(|_| number);
+        number
+    }
 }
 
 record!(ChainRecord {
@@ -52,6 +75,7 @@ record!(ChainRecord {
     number or nothing,
     depth or nothing,
     children,
+    spawned or nothing,
     forks,
     account,
     above or nothing

@@ -199,6 +199,7 @@ fn create_chain(
         number,
         depth,
         children: 0,
+        spawned: Some(0),
         forks: 0,
         account: funds.account,
         above: funds.above,
@@ -234,6 +235,7 @@ fn create_link(mut thread: ThreadRecord, link: ChainLink<'_>) -> Result<CommitPl
     // Messages are numbered along the chain.
     head.mail_from = tip.head.value.mail_from;
     head.mail_to = tip.head.value.mail_to;
+    head.carried_spend = Some(tip.head.value.spend_under_cap());
     let loaded = LoadedThread {
         chain: tip.chain.clone(),
         above: tip.above.clone(),
@@ -374,7 +376,7 @@ fn creation_context(loaded: &LoadedThread, ceiling: ThreadCaps) -> DecisionConte
 
 /// Makes a new thread due, and adds the entries of the indexes that it has from its birth on.
 fn begin_thread(change: &mut ThreadChange<'_>) {
-    change.head.due = Some(0);
+    change.head.mark_due();
     let (thread, created) = (&change.thread, change.thread.created.millis());
     let key = id::key(&thread.id);
     let parent = thread.parent.as_deref().map(id::key);
@@ -392,6 +394,11 @@ fn begin_thread(change: &mut ThreadChange<'_>) {
         Some(index_write(name, value, created, &key))
     });
     change.extra.extend(entries.collect::<Vec<_>>());
+    let (chain, is_link) = (&change.chain, change.thread.previous.is_some());
+    if let Some(parent) = chain.parent.as_deref().filter(|_| !is_link) {
+        let entry = index_write(key::CHILD, &id::key(parent), chain.number, &key);
+        change.extra.push(entry);
+    }
 }
 
 /// Returns the head of a new thread, before it is due.
@@ -414,6 +421,7 @@ fn new_head(thread: &ThreadRecord) -> Head {
         holds: Vec::new(),
         charged: Vec::new(),
         counters: UsageCounters::default(),
+        carried_spend: None,
         bad_rounds: 0,
         lost: 0,
         context: 0,
@@ -423,6 +431,7 @@ fn new_head(thread: &ThreadRecord) -> Head {
         hash: genesis_hash(&thread.id, &thread.chain, thread.base.as_ref()),
         intent: None,
         sweep: None,
+        sweep_to: None,
         wait: None,
         mail_from: 0,
         mail_to: 0,

@@ -13,6 +13,11 @@ use crate::time::UnixTime;
 /// a provider's text escaped. Each commit of the thread rewrites it.
 pub const HEAD_BYTES_MAX: usize = 30 << 10;
 
+/// Due time of a new thread: at once, but after the threads of time 0, which were told something,
+/// must pass something on, or wait for nothing more. So a driver that has no room to begin more
+/// threads need not read past them.
+pub const DUE_NEW: u64 = 1;
+
 /// Stored under the key of the thread's id: about 1 KB as a rule, at most [`HEAD_BYTES_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
@@ -50,6 +55,9 @@ pub struct Head {
     pub charged: Vec<ChargedAttempt>,
     /// Usage of the thread so far.
     pub counters: UsageCounters,
+    /// Money that the earlier links of its chain have spent, if there are any: the cap on spend
+    /// bounds the chain.
+    pub carried_spend: Option<NanoUsd>,
     /// Rounds in a row in which no call could be run.
     pub bad_rounds: u32,
     /// Steps in a row that were lost to dead holders.
@@ -69,6 +77,9 @@ pub struct Head {
     pub intent: Option<EndIntent>,
     /// An intent of which its children have still to be told: the thread was ended, or is to be.
     pub sweep: Option<EndIntent>,
+    /// Spawn number of the last child that `sweep` is meant for; `None` for all that there are. A
+    /// child that the chain spawns later, once it was resumed, is not meant.
+    pub sweep_to: Option<u64>,
     /// The children that it waits for, while it is waiting or is suspended with them.
     pub wait: Option<ChildWait>,
     /// Number of the first message in the inbox that is not yet in the history.
@@ -85,12 +96,20 @@ pub struct Head {
 
 record!(Head {
     format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold,
-    holds or nothing, charged or nothing, counters, bad_rounds, lost, context, prefix,
-    asked or nothing, version, hash, intent, sweep or nothing, wait or nothing, mail_from, mail_to,
-    limits, session, updated
+    holds or nothing, charged or nothing, counters, carried_spend or nothing, bad_rounds, lost,
+    context, prefix, asked or nothing, version, hash, intent, sweep or nothing,
+    sweep_to or nothing, wait or nothing, mail_from, mail_to, limits, session, updated
 });
 
 impl Head {
+    /// Makes a thread that no caller holds due: at once, and a new one as new ones are.
+    pub fn mark_due(&mut self) {
+        self.due = Some(match self.status {
+            ThreadStatus::Created => DUE_NEW,
+            _ => 0,
+        });
+    }
+
     /// Number of inbox messages that are not yet in the history.
     pub fn mail_count(&self) -> u64 {
         self.mail_to.saturating_sub(self.mail_from)
@@ -105,6 +124,13 @@ impl Head {
             tokens: sum.tokens.saturating_add(own.tokens),
             amount: sum.amount.saturating_add(own.amount),
         })
+    }
+
+    /// Money that the chain's cap on spend is compared with: what this link has spent, and those
+    /// before it.
+    pub fn spend_under_cap(&self) -> NanoUsd {
+        let carried = self.carried_spend.unwrap_or_default();
+        carried.saturating_add(self.counters.spend)
     }
 
     /// Returns true if an external loop holds the thread.
@@ -489,6 +515,7 @@ mod tests {
                 run_duration: u64::MAX,
                 spawns: u64::MAX,
             },
+            carried_spend: Some(NanoUsd::MAX),
             bad_rounds: u32::MAX,
             lost: u32::MAX,
             context: u64::MAX,
@@ -498,6 +525,7 @@ mod tests {
             hash: "f".repeat(64),
             intent: Some(EndIntent::Cancel),
             sweep: Some(EndIntent::Cancel),
+            sweep_to: Some(u64::MAX),
             wait: Some(ChildWait {
                 numbers: vec![u64::MAX; WAIT_MAX],
                 any: true,

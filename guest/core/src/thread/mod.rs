@@ -25,8 +25,8 @@ pub use create::{
 pub use creation_key::{CreationRecord, creation_key};
 pub use genesis::genesis_hash;
 pub use head::{
-    CHARGED_MAX, ChargedAttempt, ChildWait, EndIntent, ExternalHold, HEAD_BYTES_MAX, HOLDS_MAX,
-    Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound,
+    CHARGED_MAX, ChargedAttempt, ChildWait, DUE_NEW, EndIntent, ExternalHold, HEAD_BYTES_MAX,
+    HOLDS_MAX, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound,
     UsageCounters, WAIT_MAX,
 };
 pub use history_path::{HistoryPath, PathRange};

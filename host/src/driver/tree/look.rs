@@ -1,13 +1,15 @@
 //! One look at a tree: begins what is due, finishes propagations, and takes over the leases of dead
 //! processes.
 //!
-//! The component says which threads these are. A waiting thread is begun only when no thread under
-//! the top is about to be revived: else it would be told that its children are suspended.
+//! The component says which threads these are, and names new ones last. So a look asks for about as
+//! many as it has room for, and ends at the first new one that finds none. A waiting thread is
+//! begun only when no thread under the top is about to be revived: else it would be told that its
+//! children are suspended.
 //!
 //! The leases of dead processes are closed by the names of their holders, in one recovery. Claims
 //! of single threads, by several drivers that see one death, would fence each other.
 
-use super::{GRACE, LOOKS_FAILED_MAX, REVIVALS_MAX, RunTree};
+use super::{GRACE, LOOKS_FAILED_MAX, REVIVALS_MAX, RunTree, TREE_RUNS_MAX};
 use crate::authority::HolderState;
 use crate::driver::{Driver, EndedRun, RunEvent};
 use crate::error::CallError;
@@ -19,9 +21,12 @@ use tokio::time::Instant;
 
 /// The call for a due thread that a driver takes over, and does not start.
 const CLAIM: &str = "claim";
-
 /// The call that passes the end of a thread on to its children.
 const SWEEP: &str = "sweep";
+/// The status of a thread that was not begun yet.
+const CREATED: &str = "created";
+/// Fewest threads of the first page of a look: a few may be due that this driver leaves alone.
+const FIRST_PAGE_MIN: usize = 4;
 /// The pause between two surveys of the whole tree.
 const SURVEY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -61,10 +66,15 @@ impl RunTree<'_> {
         let (mut cursor, mut swept) = (None, false);
         let (mut waiting, mut reviving) = (Vec::new(), false);
         let tenant = &self.driver.tenant;
+        let room = TREE_RUNS_MAX.saturating_sub(self.running.len());
+        let mut limit = (room.max(FIRST_PAGE_MIN) as u32).min(PAGE_THREADS_MAX);
         loop {
             let under = Some(self.top.clone());
-            let page = tenant.ready(PAGE_THREADS_MAX, cursor, under).await?;
+            let page = tenant.ready(limit, cursor, under).await?;
+            limit = PAGE_THREADS_MAX;
+            let mut is_full = false;
             for due in page.threads {
+                let new = due.status == CREATED;
                 if due.needs(SWEEP) && !self.unfinished_sweeps.contains(&due.thread) {
                     let untold = tenant.sweep_or_report(&due.thread).await?;
                     if !untold.is_empty() {
@@ -80,10 +90,11 @@ impl RunTree<'_> {
                     waiting.push(due);
                 } else {
                     begun |= self.perform_due(due);
+                    is_full |= new && !self.has_room();
                 }
             }
             cursor = page.cursor;
-            if cursor.is_none() {
+            if cursor.is_none() || is_full {
                 break;
             }
         }
@@ -136,6 +147,11 @@ impl RunTree<'_> {
             self.result = Some(Ok(ended));
         }
         Ok(())
+    }
+
+    /// Returns true if one more thread may be begun, as far as this look knows.
+    fn has_room(&self) -> bool {
+        !self.lacks_room && self.running.len() < TREE_RUNS_MAX
     }
 
     /// Reads the thread at the top. Where another process has continued it, the tree goes on with

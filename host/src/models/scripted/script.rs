@@ -425,7 +425,9 @@ fn read_answer(raw: RawReply, pace: StreamPace) -> Result<ScriptedAnswer, String
         blocks,
         finish,
         usage,
-        ..ModelCompletion::default()
+        session: None,
+        id: None,
+        model: None,
     };
     Ok(ScriptedAnswer {
         completion,

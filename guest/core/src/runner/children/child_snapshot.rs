@@ -60,7 +60,7 @@ impl ChildSnapshot {
     }
 
     /// Its id.
-    pub(super) fn id(&self) -> &str {
+    pub fn id(&self) -> &str {
         &self.id
     }
 

@@ -141,6 +141,8 @@ pub(super) fn perform_call(
             if stronger {
                 head.intent = Some(intent);
                 head.sweep = Some(intent);
+                // Its end names the last one.
+                head.sweep_to = None;
             }
             Ok(PerformedCall::Answered(
                 done_text(&to.id, intent.as_str()),
@@ -165,7 +167,7 @@ fn send_message(change: &mut ThreadChange<'_>, to: &RelatedThread, message: &Mes
     let number = head.mail_to;
     head.mail_to += 1;
     if !matches!(head.status, ThreadStatus::Running | ThreadStatus::Waiting) {
-        head.due = Some(0);
+        head.mark_due();
     }
     change
         .extra
@@ -207,7 +209,7 @@ fn spawn_child(
         Err(refusal) => return refused(refusal.to_string()),
     };
     let reserved = grant.and(funds.account.limit);
-    let number = change.chain.children + 1;
+    let number = change.chain.add_child();
     let (own, chain) = (change.thread.id.clone(), change.thread.chain.clone());
     let parent = SpawnParent {
         thread: &own,
@@ -218,7 +220,6 @@ fn spawn_child(
     };
     let place = ChainPlace::Child(parent);
     let plan = thread::create(&draft, resolved, place, change.now(), &random)?;
-    change.chain.children = number;
     change.head.counters.spawns += 1;
     spawned.push(ChildSnapshot::new(&plan.thread, &plan.head, &plan.chain));
     let created = plan.thread.id.clone();
@@ -238,7 +239,8 @@ fn spawn_child(
 /// place but to ask again.
 fn spawn_cap_cause(change: &ThreadChange<'_>) -> Option<StatusCause> {
     let limits = change.limits();
-    let spawns = change.head.counters.spawns;
+    // A hand-off begins the counters of the next link anew; the number of the chain only grows.
+    let spawns = change.chain.last_child_number();
     if let Some(most) = limits.spawns.filter(|most| spawns >= *most) {
         let message =
             format!("the thread has spawned {spawns} of {most} children: raise the cap to go on");

@@ -11,7 +11,7 @@ use crate::history::Entry;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::runner::CommitDecision;
 use crate::runner::ending::{end_thread_now, mark_sweep, request_cancel};
-use crate::thread::{EndIntent, Head, InboxMessage, ThreadStatus};
+use crate::thread::{DUE_NEW, EndIntent, Head, InboxMessage, ThreadStatus};
 
 /// Propagates an end to a thread: at once, or once its step is done if the thread is held. A thread
 /// that has ended, or has the same intent already, is left as it is.
@@ -47,7 +47,9 @@ fn propagate_past_end(
     intent: EndIntent,
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
-    if loaded.chain.value.children == 0 || !is_stronger_intent(&loaded.head.value, intent) {
+    if loaded.chain.value.last_child_number() == 0
+        || !is_stronger_intent(&loaded.head.value, intent)
+    {
         return Ok(CommitDecision::Repeat);
     }
     let mut change = ThreadChange::new(loaded, moment);
@@ -95,17 +97,20 @@ pub fn apply_intent(
     )?)))
 }
 
-/// Records that all children were told `intent`.
+/// Records that all children up to the number `last` were told `intent`. If the thread has got
+/// another intent or more children since, nothing changes.
 pub fn finish_propagation(
     loaded: &LoadedThread,
-    intent: EndIntent,
+    (intent, last): (EndIntent, Option<u64>),
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
-    if loaded.head.value.sweep != Some(intent) {
+    let head = &loaded.head.value;
+    if (head.sweep, head.sweep_to) != (Some(intent), last) {
         return Ok(CommitDecision::Repeat);
     }
     let mut change = ThreadChange::new(loaded, moment);
     change.head.sweep = None;
+    change.head.sweep_to = None;
     change.head.due = due_after_sweep(&change.head);
     change.closing = true;
     Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))
@@ -116,7 +121,7 @@ fn due_after_sweep(head: &Head) -> Option<u64> {
     let at = match head.status {
         ThreadStatus::Running => head.expiry,
         ThreadStatus::Waiting => head.wait.as_ref().map(|wait| wait.until),
-        ThreadStatus::Created => return Some(0),
+        ThreadStatus::Created => return Some(DUE_NEW),
         ThreadStatus::Suspended | ThreadStatus::Idle if head.mail_count() > 0 => return Some(0),
         _ => None,
     };

@@ -98,7 +98,7 @@ status  completed
 cost    0.00031 USD for 2 turns, 250 input and 30 output tokens
 tree    0.00091 USD for 3 threads, without d, which cannot be read
 child   b is suspended (spend_exceeded): 25 of 25 turns
-    next: threadkeep raise a-1 --spend USD, then threadkeep resume a-1
+        next: threadkeep raise a-1 --spend USD, then threadkeep resume a-1
 child   c is suspended (window_exceeded): 25 of 25 turns
 child   2 more are suspended: threadkeep list --status suspended
 ";

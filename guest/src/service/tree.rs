@@ -1,0 +1,202 @@
+//! Trees: a thread and all that it spawned, each after its spawner.
+//!
+//! A tree is walked by chains, and each chain is shown as its tip. The children of a chain are read
+//! together, so a page needs few reads. A cursor is the path to the last thread of its page: the
+//! top, then for each level the index and the place in it by which a child is found.
+
+use super::child_chains::{ChildIndex, child_index, child_range};
+use super::store::check_cursor;
+use super::{Error, ThreadService};
+use crate::ports::HostPorts;
+use std::collections::VecDeque;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::plan::LoadedThread;
+use threadkeep_core::{id, key};
+
+/// Most threads of one page of a tree.
+pub const TREE_THREADS_MAX: usize = 50;
+
+/// Most levels of a tree that a cursor may go down.
+const TREE_DEPTH_MAX: usize = 1_000;
+
+/// Threads of a page of a tree with their depths, and the start of the next page.
+pub type BranchPage = (Vec<(LoadedThread, u32)>, Option<String>);
+
+/// A page of a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreePage {
+    /// Tips of chains with their depths.
+    pub branches: Vec<(LoadedThread, u32)>,
+    /// Chains of the page whose tips are missing or cannot be read: key of the root and problem.
+    pub unreadable: Vec<(String, String)>,
+    /// Start of the next page.
+    pub cursor: Option<String>,
+}
+
+/// A child that was read: the end of the name of its index entry, and the tip or its problem.
+type FoundChild = (String, Result<LoadedThread, String>);
+
+/// The children of one chain that were not visited yet.
+struct TreeLevel {
+    index: ChildIndex,
+    /// Children that were read.
+    read: VecDeque<FoundChild>,
+    /// Start of the part of the index that was not read.
+    from: Option<String>,
+}
+
+impl TreeLevel {
+    fn of_index(index: ChildIndex) -> Self {
+        let (start, _) = child_range(&index);
+        Self {
+            index,
+            read: VecDeque::new(),
+            from: Some(start),
+        }
+    }
+}
+
+impl<P: HostPorts> ThreadService<P> {
+    /// Reads a page of a thread and all that it spawned, each after its spawner, with its depth.
+    /// Threads that cannot be read are left out. The second value is the start of the next page.
+    pub fn tree(&self, thread: &str, cursor: Option<&str>) -> Result<BranchPage, Error> {
+        let page = self.tree_page(thread, cursor)?;
+        Ok((page.branches, page.cursor))
+    }
+
+    /// Reads the same page, with the threads that cannot be read.
+    pub fn tree_page(&self, thread: &str, cursor: Option<&str>) -> Result<TreePage, Error> {
+        let top = self.top_key(thread)?;
+        let mut page = TreePage::default();
+        let mut visited = 0;
+        let (mut path, mut levels) = match cursor {
+            Some(cursor) => self.resume_walk(&top, cursor)?,
+            None => {
+                let tip = self.load_tips(std::slice::from_ref(&top))?.pop();
+                let tip = tip.unwrap_or_else(|| Err(String::new()));
+                let level = self.level_below(&top, &tip)?;
+                page.push(&top, 0, tip);
+                visited += 1;
+                (vec![top], level.into_iter().collect())
+            }
+        };
+        loop {
+            let depth = levels.len();
+            let Some(level) = levels.last_mut() else {
+                break;
+            };
+            if visited == TREE_THREADS_MAX {
+                page.cursor = Some(path.join("\n"));
+                break;
+            }
+            let Some((tail, tip)) = self.next_child(level, TREE_THREADS_MAX - visited)? else {
+                levels.pop();
+                continue;
+            };
+            path.truncate(depth);
+            let child = key::last_part(&tail);
+            path.push(format!("{}\u{1}{tail}", level.index.0));
+            let below = self.level_below(&child, &tip)?;
+            page.push(&child, depth as u32, tip);
+            visited += 1;
+            levels.extend(below);
+        }
+        Ok(page)
+    }
+
+    /// Returns the key of a tree's top: the root of its chain. One that cannot be read is a thread
+    /// of the tree like any other; one of which no record is left is there as long as the index
+    /// names a child of it.
+    fn top_key(&self, thread: &str) -> Result<String, Error> {
+        let top = id::key(thread);
+        match self.load(thread) {
+            Ok(loaded) => Ok(loaded.chain_key()),
+            Err(missing @ Error::Core(CoreError::NotFound { .. }))
+                if self.level_below_lost(&top)?.is_none() =>
+            {
+                Err(missing)
+            }
+            Err(error) => error.into_damage_message().map(|_| top),
+        }
+    }
+
+    /// Returns the level below a chain, if it has children.
+    fn level_below(
+        &self,
+        root: &str,
+        tip: &Result<LoadedThread, String>,
+    ) -> Result<Option<TreeLevel>, Error> {
+        match tip {
+            Ok(tip) if tip.chain.value.last_child_number() == 0 => Ok(None),
+            Ok(tip) => Ok(Some(TreeLevel::of_index(child_index(tip)))),
+            Err(_) => self.level_below_lost(root),
+        }
+    }
+
+    /// Returns the level below a chain whose records do not say which index has its children.
+    fn level_below_lost(&self, root: &str) -> Result<Option<TreeLevel>, Error> {
+        for name in [key::CHILD, "parent"] {
+            let level = TreeLevel::of_index((name, root.to_owned()));
+            let (start, end) = child_range(&level.index);
+            let page = self.scan_names(key::INDEX, (&start, &end), 1, false)?;
+            if !page.names.is_empty() {
+                return Ok(Some(level));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the next child of a level; reads at most `limit` more of them where none is left.
+    fn next_child(&self, level: &mut TreeLevel, limit: usize) -> Result<Option<FoundChild>, Error> {
+        let (start, end) = child_range(&level.index);
+        while level.read.is_empty()
+            && let Some(from) = level.from.take()
+        {
+            let page = self.scan_names(key::INDEX, (&from, &end), limit as u32, false)?;
+            let tips = self.load_tips(&page.keys())?;
+            let tails = page.names.iter().map(|name| name[start.len()..].to_owned());
+            level.read.extend(tails.zip(tips));
+            level.from = page.cursor;
+        }
+        Ok(level.read.pop_front())
+    }
+
+    /// Returns the path of a cursor, and the levels that are left to be visited.
+    fn resume_walk(&self, top: &str, cursor: &str) -> Result<(Vec<String>, Vec<TreeLevel>), Error> {
+        let path: Vec<String> = cursor.split('\n').map(str::to_owned).collect();
+        let refused = || CoreError::invalid("cursor", cursor, "is not one of this tree").into();
+        if path.first().is_none_or(|first| first != top) || path.len() > TREE_DEPTH_MAX {
+            return Err(refused());
+        }
+        let (mut parent, mut levels) = (top.to_owned(), Vec::new());
+        for part in &path[1..] {
+            let (name, tail) = part.split_once('\u{1}').ok_or_else(refused)?;
+            let name = match name {
+                key::CHILD => key::CHILD,
+                "parent" => "parent",
+                _ => return Err(refused()),
+            };
+            let mut level = TreeLevel::of_index((name, parent));
+            let (start, end) = child_range(&level.index);
+            let from = format!("{start}{tail}\0");
+            check_cursor(Some(&from), &start, &end)?;
+            level.from = Some(from);
+            levels.push(level);
+            parent = key::last_part(tail);
+        }
+        let last = self.load_tips(std::slice::from_ref(&parent))?.pop();
+        if let Some(tip) = last {
+            levels.extend(self.level_below(&parent, &tip)?);
+        }
+        Ok((path, levels))
+    }
+}
+
+impl TreePage {
+    fn push(&mut self, key: &str, depth: u32, tip: Result<LoadedThread, String>) {
+        match tip {
+            Ok(tip) => self.branches.push((tip, depth)),
+            Err(why) => self.unreadable.push((id::printable_id(key), why)),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Successors of threads, planted through the store as a hand-off will write them.
+
+use threadkeep_component::ports::HostPorts;
+use threadkeep_component::service::ThreadService;
+use threadkeep_core::plan::{
+    StoreWrite, WriteCondition, due_write, index_write, is_indexed_as_interrupted,
+};
+use threadkeep_core::thread::{
+    ChainRecord, DUE_NEW, FORMAT, Head, ThreadRecord, ThreadStatus, UsageCounters, genesis_hash,
+};
+use threadkeep_core::{id, json, key};
+
+/// Plants a successor of a chain's tip, which must hold nothing: the tip is continued, and the
+/// successor is created and due.
+///
+/// # Panics
+/// If the tip cannot be loaded, or the store refuses the records.
+pub fn plant_link<P: HostPorts>(service: &ThreadService<P>, tip: &str, link: &str) {
+    let loaded = service.load(tip).expect("it is there");
+    let (old, before) = (loaded.thread.value.clone(), loaded.head.value.clone());
+    assert!(
+        before.hold.is_none() && before.holder.is_none(),
+        "{before:?}"
+    );
+    let (old_key, link_key) = (loaded.key(), id::key(link));
+    let chain = ChainRecord {
+        tip: link.to_owned(),
+        ..loaded.chain.value.clone()
+    };
+    let root = id::key(chain.tree_root(&old.chain));
+    let delete = |collection, key| StoreWrite::Delete { collection, key };
+    let delete_index = |name: &str, value: &str| {
+        let key = key::index_key(name, value, before.recency, &old_key);
+        delete(key::INDEX, key)
+    };
+    let mut writes = link_records(&loaded.thread.value, &before, link);
+    writes.push(put_record(
+        key::CHAIN,
+        &loaded.chain_key(),
+        json::to_text(&chain),
+    ));
+    writes.push(delete_index("status", before.status.as_str()));
+    writes.push(index_write("status", "continued", before.recency, &old_key));
+    if is_indexed_as_interrupted(&before, &loaded.chain.value) {
+        writes.push(delete_index(key::INTERRUPTED, &root));
+    }
+    if let Some(due) = before.due {
+        let name = key::join(&[&key::encode_number(due), &old_key]);
+        writes.push(delete(key::DUE, name));
+    }
+    writes.push(due_write(DUE_NEW, &link_key, &root));
+    writes.push(index_write("status", "created", before.recency, &link_key));
+    writes.push(index_write(key::RECENCY, "", before.recency, &link_key));
+    let made = old.created.millis();
+    let names = [
+        ("chain", Some(loaded.chain_key())),
+        ("directive", old.directive.clone()),
+        ("agent", old.agent.clone()),
+        ("task", old.task.clone()),
+        ("parent", old.parent.as_deref().map(id::key)),
+    ];
+    for (name, value) in names {
+        writes.extend(value.map(|value| index_write(name, &value, made, &link_key)));
+    }
+    let committed = service.ports().commit(writes, false);
+    assert!(committed.expect("the store takes it"), "{tip} was changed");
+}
+
+fn put_record(collection: &'static str, key: &str, value: String) -> StoreWrite {
+    StoreWrite::Put {
+        collection,
+        key: key.to_owned(),
+        expect: WriteCondition::Any,
+        value,
+    }
+}
+
+/// Returns the writes of the records thread and head of a tip and of its successor.
+fn link_records(old: &ThreadRecord, before: &Head, link: &str) -> Vec<StoreWrite> {
+    let (old_key, link_key) = (id::key(&old.id), id::key(link));
+    let ended = ThreadRecord {
+        next: Some(link.to_owned()),
+        outcome: Some(ThreadStatus::Continued),
+        ..old.clone()
+    };
+    let next = ThreadRecord {
+        id: link.to_owned(),
+        previous: Some(old.id.clone()),
+        ..old.clone()
+    };
+    let continued = Head {
+        status: ThreadStatus::Continued,
+        cause: None,
+        due: None,
+        ..before.clone()
+    };
+    let head = Head {
+        format: FORMAT,
+        status: ThreadStatus::Created,
+        cause: None,
+        run: 0,
+        due: Some(DUE_NEW),
+        charged: Vec::new(),
+        carried_spend: Some(before.spend_under_cap()),
+        counters: UsageCounters::default(),
+        context: 0,
+        prefix: String::new(),
+        asked: false,
+        version: 0,
+        hash: genesis_hash(link, &old.chain, None),
+        ..before.clone()
+    };
+    vec![
+        put_record(key::THREAD, &old_key, json::to_text(&ended)),
+        put_record(key::HEAD, &old_key, json::to_text(&continued)),
+        put_record(key::THREAD, &link_key, json::to_text(&next)),
+        put_record(key::HEAD, &link_key, json::to_text(&head)),
+    ]
+}
