@@ -45,7 +45,10 @@ const OUTCOMES: [&str; 16] = [
 const CASES: u32 = 640;
 
 /// Returns [`CASES`], times the factor that `cargo xtask soak` asks for.
-#[expect(clippy::disallowed_methods, reason = "only the machine that tests knows how long")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only the machine that tests knows how long"
+)]
 fn cases() -> u32 {
     let factor = std::env::var("THREADKEEP_SOAK");
     CASES * factor.map_or(1, |asked| asked.parse().expect("a whole number"))
