@@ -52,7 +52,9 @@ impl HostPorts for ImportedHost {
         let damaged = page.damaged.into_iter();
         Ok(ScanPage {
             items: page.items.into_iter().map(convert::item).collect(),
-            damaged: damaged.map(|item| (item.name, item.why.message)).collect(),
+            damaged: damaged
+                .map(|item| (item.name, convert::record_damage(item.why)))
+                .collect(),
             cursor: page.cursor,
         })
     }

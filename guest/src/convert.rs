@@ -19,7 +19,7 @@ pub use history::{
     append_to_wit, change_events, cursor, entry, events, expected_version, opened_to_wit,
     page_start, piece, snapshot,
 };
-pub use imports::{item, key, library_error, op, storage_error};
+pub use imports::{item, key, library_error, op, record_damage, storage_error};
 pub use registry::{draft, filter, row_page};
 pub use thread::thread;
 

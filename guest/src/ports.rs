@@ -17,13 +17,35 @@ pub struct StoredItem {
     pub value: String,
 }
 
+/// Code of records that contradict each other, or cannot be read.
+pub const CONTRADICTION: &str = "contradiction";
+
+/// The reason why a record cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordDamage {
+    /// A word for programs: that of the error which a call for the record answers.
+    pub code: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+impl RecordDamage {
+    /// Records contradict each other.
+    pub fn contradiction(message: &str) -> Self {
+        Self {
+            code: CONTRADICTION.to_owned(),
+            message: message.to_owned(),
+        }
+    }
+}
+
 /// One page of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScanPage {
     /// The records, in order.
     pub items: Vec<StoredItem>,
     /// Records of the range that the store cannot read, in the same order: name and problem.
-    pub damaged: Vec<(String, String)>,
+    pub damaged: Vec<(String, RecordDamage)>,
     /// Start of the next page.
     pub cursor: Option<String>,
 }

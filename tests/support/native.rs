@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use threadkeep::component::{RandomSource, RandomUnavailable, TenantContext};
 use threadkeep::library::LibraryError as HostLibraryError;
 use threadkeep::storage::{self, CommitOp, CommitOutcome, RecordKey};
-use threadkeep_component::ports::{HostPorts, LibraryError, ScanPage, StorageError, StoredItem};
+use threadkeep_component::ports::{
+    HostPorts, LibraryError, RecordDamage, ScanPage, StorageError, StoredItem,
+};
 use threadkeep_core::plan::{StoreWrite, WriteCondition};
 use threadkeep_core::time::UnixTime;
 
@@ -71,7 +73,9 @@ impl HostPorts for NativePorts {
         let damaged = page.damaged.into_iter();
         Ok(ScanPage {
             items: page.items.into_iter().map(item).collect(),
-            damaged: damaged.map(|item| (item.name, item.message)).collect(),
+            damaged: damaged
+                .map(|item| (item.name, record_damage(item.message)))
+                .collect(),
             cursor: page.cursor,
         })
     }
@@ -157,6 +161,13 @@ fn library_error(error: HostLibraryError) -> LibraryError {
             LibraryError::Unavailable("library".to_owned(), message)
         }
         HostLibraryError::Other { code, message } => LibraryError::Other(code.to_owned(), message),
+    }
+}
+
+fn record_damage(message: String) -> RecordDamage {
+    RecordDamage {
+        code: "damaged".to_owned(),
+        message,
     }
 }
 

@@ -3,15 +3,14 @@
 
 use super::thread::{count, lease};
 use super::{exported, types};
+use crate::ports::RecordDamage;
 use crate::service::maintenance::RecoveryPage;
 use crate::service::sweep::SweepPage;
 use std::collections::BTreeMap;
 
-pub fn unreadable((thread, message): (String, String)) -> types::Unreadable {
-    let why = types::Failure {
-        code: "contradiction".to_owned(),
-        message,
-    };
+pub fn unreadable((thread, why): (String, RecordDamage)) -> types::Unreadable {
+    let RecordDamage { code, message } = why;
+    let why = types::Failure { code, message };
     types::Unreadable { thread, why }
 }
 

@@ -1,7 +1,7 @@
 //! Conversions between WIT and core on the side of the imports: storage and library.
 
 use crate::component::threadkeep::threads::{library, storage};
-use crate::ports::{LibraryError, StorageError, StoredItem};
+use crate::ports::{LibraryError, RecordDamage, StorageError, StoredItem};
 use threadkeep_core::plan::{StoreWrite, WriteCondition};
 
 pub fn key(collection: &str, name: &str) -> storage::Key {
@@ -9,6 +9,12 @@ pub fn key(collection: &str, name: &str) -> storage::Key {
         collection: collection.to_owned(),
         name: name.to_owned(),
     }
+}
+
+/// Converts the reason why a store cannot give a record.
+pub fn record_damage(why: storage::Failure) -> RecordDamage {
+    let storage::Failure { code, message } = why;
+    RecordDamage { code, message }
 }
 
 pub fn item(item: storage::Item) -> StoredItem {

@@ -7,7 +7,7 @@
 
 use super::store::find_record;
 use super::{Error, ThreadService};
-use crate::ports::HostPorts;
+use crate::ports::{HostPorts, RecordDamage};
 use threadkeep_core::error::{Error as CoreError, cut};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{ChildSnapshot, WaitRequest};
@@ -39,16 +39,20 @@ impl<P: HostPorts> ThreadService<P> {
     /// Loads the tips of chains, for display. Each key is that of a chain's root, or of another
     /// link of it. The result has one element for each key, in order: the tip, or what is wrong
     /// with its records. Chains of one link need one read, the tips of others one more.
-    pub fn load_tips(&self, keys: &[String]) -> Result<Vec<Result<LoadedThread, String>>, Error> {
+    pub fn load_tips(
+        &self,
+        keys: &[String],
+    ) -> Result<Vec<Result<LoadedThread, RecordDamage>>, Error> {
         let mut firsts = self.load_many(keys)?;
-        let mut found: Vec<Result<LoadedThread, String>> = Vec::with_capacity(keys.len());
+        let mut found: Vec<Result<LoadedThread, RecordDamage>> = Vec::with_capacity(keys.len());
         let mut tips = Vec::new();
         for key in keys {
             let at = firsts.threads.iter().position(|first| first.key() == *key);
             let first = at.map(|at| firsts.threads.remove(at));
             let name = id::printable_id(key);
             let why = firsts.unreadable.iter().find(|(other, _)| *other == name);
-            let why = why.map(|(_, why)| why.clone()).unwrap_or_default();
+            let why = why.map(|(_, why)| why.clone());
+            let why = why.unwrap_or_else(|| RecordDamage::contradiction("it was not read"));
             match &first {
                 Some(first) if first.tip_key() != *key => tips.push(first.tip_key()),
                 // The root may be lost, and the chain go on.
@@ -73,8 +77,8 @@ impl<P: HostPorts> ThreadService<P> {
             {
                 let tip = first.tip_key();
                 let why = others.unreadable.iter().find(|(name, _)| *name == tip);
-                let why = why.map_or("the tip of its chain is another's", |(_, why)| why);
-                *found = Err(why.to_owned());
+                let other = || RecordDamage::contradiction("the tip of its chain is another's");
+                *found = Err(why.map_or_else(other, |(_, why)| why.clone()));
             }
         }
         Ok(found)

@@ -8,7 +8,9 @@ use threadkeep_core::hash::sha256;
 use threadkeep_core::history::{CommitReason, Entry, Event, Message, MessageRole, parse_events};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{self, AppendRequest, LoopEnding};
-use threadkeep_core::thread::{CHARGED_MAX, HistoryPath, PathRange, ThreadRecord, ThreadStatus};
+use threadkeep_core::thread::{
+    CHARGED_MAX, HistoryPath, PathRange, ThreadRecord, ThreadStatus, check_own_history,
+};
 use threadkeep_core::time::UnixTime;
 use threadkeep_core::{id, key};
 
@@ -79,6 +81,23 @@ impl<P: HostPorts> ThreadService<P> {
         let last = lines.last().map(|line| line.entry.version);
         let cursor = last.filter(|last| *last != until);
         Ok((loaded, lines, cursor))
+    }
+
+    /// Checks that the history with which a run goes on is the thread's own.
+    pub(super) fn check_own_history(&self, loaded: &LoadedThread) -> Result<(), Error> {
+        let (thread, head) = (&loaded.thread.value, &loaded.head.value);
+        let first = thread.version_at(1);
+        if head.version < first {
+            return Ok(());
+        }
+        let missing = || missing_entry(&thread.id, head.version);
+        let newest = self.own_entries(loaded, head.version, 1)?;
+        let newest = newest.first().ok_or_else(missing)?;
+        let first = match head.version == first {
+            true => Entry::from_text(&newest.1)?,
+            false => self.entry(loaded, first)?.ok_or_else(missing)?,
+        };
+        Ok(check_own_history(thread, head, &first, &newest.1)?)
     }
 
     /// Reads a thread's own entries from a version on: versions and texts, fewer if a page is full.

@@ -4,7 +4,7 @@ use super::registry::PAGE_THREADS_MAX;
 use super::runner::is_dead;
 use super::store::{DecisionOutcome, check_cursor};
 use super::{Error, ThreadService};
-use crate::ports::HostPorts;
+use crate::ports::{HostPorts, RecordDamage};
 use std::collections::BTreeMap;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::plan::LoadedThread;
@@ -23,7 +23,7 @@ pub struct RecoveryPage {
     /// Threads whose holder was not named as dead.
     pub held: Vec<LoadedThread>,
     /// Threads whose records cannot be read: key and problem.
-    pub unreadable: Vec<(String, String)>,
+    pub unreadable: Vec<(String, RecordDamage)>,
     /// Start of the next page.
     pub cursor: Option<String>,
 }
@@ -61,7 +61,7 @@ impl<P: HostPorts> ThreadService<P> {
                 Ok(true) => recovery.closed.push(loaded.thread.value.id),
                 Ok(false) => {}
                 Err(error) => {
-                    let why = error.into_damage_message()?;
+                    let why = error.into_damage()?;
                     recovery.unreadable.push((loaded.key(), why));
                 }
             }

@@ -22,7 +22,7 @@ mod thread_queries;
 pub mod transcript;
 pub mod tree;
 
-use crate::ports::{HostPorts, LibraryError, StorageError};
+use crate::ports::{CONTRADICTION, HostPorts, LibraryError, RecordDamage, StorageError};
 use std::cell::RefCell;
 use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
@@ -47,6 +47,8 @@ pub enum Error {
     BadAnswer(String),
 }
 
+/// Code of a record that a newer version of the program wrote.
+pub const NEWER_FORMAT: &str = "newer-format";
 /// Random bytes in an id.
 const ID_BYTES: u32 = 8;
 
@@ -55,24 +57,28 @@ impl Error {
     ///
     /// # Errors
     /// Any other error, unchanged.
-    pub fn into_damage_message(self) -> Result<String, Self> {
-        match self {
-            Self::Core(CoreError::Corrupt(message))
-            | Self::Storage(
-                StorageError::Corrupt(_, message) | StorageError::TooLarge(_, message),
-            ) => Ok(message),
+    pub fn into_damage(self) -> Result<RecordDamage, Self> {
+        let (code, message) = match self {
+            Self::Core(CoreError::Corrupt(message)) => (CONTRADICTION.to_owned(), message),
+            Self::Storage(
+                StorageError::Corrupt(code, message) | StorageError::TooLarge(code, message),
+            ) => (code, message),
             // A record that cannot be written is as good as damaged to those beside it. Where an
             // index or another record names a thread, it should exist.
-            Self::Core(error @ (CoreError::NewerFormat { .. } | CoreError::NotFound { .. })) => {
-                Ok(error.to_string())
+            Self::Core(error @ CoreError::NewerFormat { .. }) => {
+                (NEWER_FORMAT.to_owned(), error.to_string())
             }
-            other => Err(other),
-        }
+            Self::Core(error @ CoreError::NotFound { .. }) => {
+                ("not-found".to_owned(), error.to_string())
+            }
+            other => return Err(other),
+        };
+        Ok(RecordDamage { code, message })
     }
 
-    /// Returns true if [`Error::into_damage_message`] says what is wrong with stored data.
+    /// Returns true if [`Error::into_damage`] says what is wrong with stored data.
     pub fn is_damage(&self) -> bool {
-        self.clone().into_damage_message().is_ok()
+        self.clone().into_damage().is_ok()
     }
 }
 

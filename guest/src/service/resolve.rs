@@ -90,7 +90,7 @@ impl<P: HostPorts> ThreadService<P> {
         let name = key::join(&[&id::key(&thread.chain), hash]);
         let items = self.ports.get(&[(key::PIN, &name)])?;
         let item = items.first().ok_or_else(missing)?;
-        Ok(self.cache_pin(hash, PinnedSettings::from_text(&item.value)?))
+        Ok(self.cache_pin(hash, PinnedSettings::from_text(hash, &item.value)?))
     }
 
     /// Returns the pin of a thread, or `None` if it was never started.
@@ -103,7 +103,7 @@ impl<P: HostPorts> ThreadService<P> {
     pub fn window(&self, loaded: &LoadedThread) -> Result<Option<u64>, Error> {
         match self.pin_if_any(loaded) {
             Ok(pin) => Ok(pin.map(|pin| pin.model.window)),
-            Err(error) => error.into_damage_message().map(|_| None),
+            Err(error) => error.into_damage().map(|_| None),
         }
     }
 

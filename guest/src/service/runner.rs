@@ -61,6 +61,7 @@ impl<P: HostPorts> ThreadService<P> {
             let policy = self.policy_with_preset()?;
             let (pin, fresh) = match loaded.head.value.status {
                 ThreadStatus::Created | ThreadStatus::Idle | ThreadStatus::Suspended => {
+                    self.check_own_history(loaded)?;
                     let (pin, fresh) = self.pin_for_start(loaded, &policy)?;
                     (Some(pin), fresh)
                 }

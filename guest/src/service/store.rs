@@ -3,7 +3,7 @@
 use super::place::ThreadPlace;
 use super::registry::loaded_from_plan;
 use super::{Error, ThreadService};
-use crate::ports::{HostPorts, StorageError, StoredItem};
+use crate::ports::{HostPorts, RecordDamage, StorageError, StoredItem};
 use std::collections::BTreeSet;
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::history::Entry;
@@ -37,8 +37,8 @@ const NEAREST_IDS_MAX: u32 = 200;
 pub struct LoadedPage {
     /// Threads that could be read.
     pub threads: Vec<LoadedThread>,
-    /// Threads that could not: key and problem.
-    pub unreadable: Vec<(String, String)>,
+    /// Threads that could not, by their keys.
+    pub unreadable: Vec<(String, RecordDamage)>,
 }
 
 /// The outcome of a decision on a thread.
@@ -65,8 +65,8 @@ impl DecisionOutcome {
 pub struct NamePage {
     /// The names, in order, also of entries that the store cannot read.
     pub names: Vec<String>,
-    /// The threads of the entries that the store cannot read: name and problem.
-    pub damaged: Vec<(String, String)>,
+    /// The threads of the entries that the store cannot read, by their names.
+    pub damaged: Vec<(String, RecordDamage)>,
     /// Start of the next page.
     pub cursor: Option<String>,
 }
@@ -359,15 +359,13 @@ impl<P: HostPorts> ThreadService<P> {
         let mut many = LoadedPage::default();
         for key in keys {
             if id::check_id("thread", key).is_err() {
-                let why = "an index entry names it, and it is no id".to_owned();
+                let why = RecordDamage::contradiction("an index entry names it, and it is no id");
                 many.unreadable.push((id::printable_id(key), why));
                 continue;
             }
             match self.loaded_from_items(key, &items, whole) {
                 Ok(loaded) => many.threads.push(loaded),
-                Err(error) => many
-                    .unreadable
-                    .push((key.clone(), error.into_damage_message()?)),
+                Err(error) => many.unreadable.push((key.clone(), error.into_damage()?)),
             }
         }
         Ok(many)

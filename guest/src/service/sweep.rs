@@ -5,7 +5,7 @@
 
 use super::child_chains::{child_index, child_range};
 use super::{Error, ThreadService};
-use crate::ports::HostPorts;
+use crate::ports::{HostPorts, RecordDamage};
 use std::collections::BTreeSet;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner;
@@ -69,7 +69,7 @@ impl<P: HostPorts> ThreadService<P> {
         &self,
         keys: &[String],
         (intent, last): (EndIntent, Option<u64>),
-    ) -> Result<Vec<(String, String)>, Error> {
+    ) -> Result<Vec<(String, RecordDamage)>, Error> {
         let mut unreadable = Vec::new();
         for (key, tip) in keys.iter().zip(self.load_tips(keys)?) {
             let child = match tip {
@@ -97,7 +97,7 @@ impl<P: HostPorts> ThreadService<P> {
                 )?)
             });
             if let Err(error) = told {
-                unreadable.push((key.clone(), error.into_damage_message()?));
+                unreadable.push((key.clone(), error.into_damage()?));
             }
         }
         Ok(unreadable)
@@ -125,7 +125,7 @@ impl<P: HostPorts> ThreadService<P> {
         &self,
         mut lost: Vec<String>,
         intent: EndIntent,
-    ) -> Result<Vec<(String, String)>, Error> {
+    ) -> Result<Vec<(String, RecordDamage)>, Error> {
         let (mut unreadable, mut pages) = (Vec::new(), 0);
         while let Some(parent) = lost.pop() {
             // Its records do not say which of the two indexes has its children.
@@ -171,7 +171,7 @@ pub struct SweepPage {
     /// Start of the next page.
     pub cursor: Option<String>,
     /// Children that the intent could not reach: name and problem.
-    pub unreadable: Vec<(String, String)>,
+    pub unreadable: Vec<(String, RecordDamage)>,
 }
 
 /// Mark behind the intent in a cursor: the intent could not reach a child of an earlier page.

@@ -7,7 +7,7 @@
 use super::child_chains::{ChildIndex, child_index, child_range};
 use super::store::check_cursor;
 use super::{Error, ThreadService};
-use crate::ports::HostPorts;
+use crate::ports::{HostPorts, RecordDamage};
 use std::collections::VecDeque;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::plan::LoadedThread;
@@ -28,13 +28,13 @@ pub struct TreePage {
     /// Tips of chains with their depths.
     pub branches: Vec<(LoadedThread, u32)>,
     /// Chains of the page whose tips are missing or cannot be read: key of the root and problem.
-    pub unreadable: Vec<(String, String)>,
+    pub unreadable: Vec<(String, RecordDamage)>,
     /// Start of the next page.
     pub cursor: Option<String>,
 }
 
 /// A child that was read: the end of the name of its index entry, and the tip or its problem.
-type FoundChild = (String, Result<LoadedThread, String>);
+type FoundChild = (String, Result<LoadedThread, RecordDamage>);
 
 /// The children of one chain that were not visited yet.
 struct TreeLevel {
@@ -73,7 +73,8 @@ impl<P: HostPorts> ThreadService<P> {
             Some(cursor) => self.resume_walk(&top, cursor)?,
             None => {
                 let tip = self.load_tips(std::slice::from_ref(&top))?.pop();
-                let tip = tip.unwrap_or_else(|| Err(String::new()));
+                let tip =
+                    tip.unwrap_or_else(|| Err(RecordDamage::contradiction("it was not read")));
                 let level = self.level_below(&top, &tip)?;
                 page.push(&top, 0, tip);
                 visited += 1;
@@ -116,7 +117,7 @@ impl<P: HostPorts> ThreadService<P> {
             {
                 Err(missing)
             }
-            Err(error) => error.into_damage_message().map(|_| top),
+            Err(error) => error.into_damage().map(|_| top),
         }
     }
 
@@ -124,7 +125,7 @@ impl<P: HostPorts> ThreadService<P> {
     fn level_below(
         &self,
         root: &str,
-        tip: &Result<LoadedThread, String>,
+        tip: &Result<LoadedThread, RecordDamage>,
     ) -> Result<Option<TreeLevel>, Error> {
         match tip {
             Ok(tip) if tip.chain.value.last_child_number() == 0 => Ok(None),
@@ -193,7 +194,7 @@ impl<P: HostPorts> ThreadService<P> {
 }
 
 impl TreePage {
-    fn push(&mut self, key: &str, depth: u32, tip: Result<LoadedThread, String>) {
+    fn push(&mut self, key: &str, depth: u32, tip: Result<LoadedThread, RecordDamage>) {
         match tip {
             Ok(tip) => self.branches.push((tip, depth)),
             Err(why) => self.unreadable.push((id::printable_id(key), why)),

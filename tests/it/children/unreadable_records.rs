@@ -6,6 +6,7 @@ use crate::audit::fixture::open;
 use crate::runner::fixture::{calls, says};
 use rusqlite::Connection;
 use serde_json::{Value, json};
+use threadkeep_component::ports::RecordDamage;
 use threadkeep_core::runner::{Signal, StepOutcome};
 use threadkeep_core::thread::StepKind;
 
@@ -255,7 +256,7 @@ fn lists_trees_and_recoveries_name_a_child_that_cannot_be_read() {
         );
         planted.damage(how, collection, &bad);
         let service = &planted.family.world.service;
-        let names = |unreadable: Vec<(String, String)>| -> Vec<String> {
+        let names = |unreadable: Vec<(String, RecordDamage)>| -> Vec<String> {
             unreadable.into_iter().map(|(name, _)| name).collect()
         };
         let (many, _) = service.list(None, 100, None).unwrap();

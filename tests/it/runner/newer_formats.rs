@@ -101,6 +101,7 @@ fn records_of_a_newer_format_are_read_and_never_written() {
         }
         let recovered = world.service.recover(&["h/0".to_owned()], None).unwrap();
         assert_eq!(recovered.unreadable.len(), 1, "it is named: {recovered:?}");
+        assert_eq!(recovered.unreadable[0].1.code, "newer-format");
         assert_eq!(all_records(&*world.store), before, "{collection}");
         let report = threadkeep::audit::audit(&*world.store).unwrap();
         let named = report

@@ -58,8 +58,15 @@ impl PinnedSettings {
         Ok((text, hash))
     }
 
-    /// Reads a stored pin.
-    pub fn from_text(text: &str) -> Result<Self, Error> {
+    /// Reads a stored pin, which its thread names by this hash.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a text of another hash: somebody edited it.
+    pub fn from_text(hash: &str, text: &str) -> Result<Self, Error> {
+        if sha256_text(text) != hash {
+            let message = format!("the pin {hash} is not the text that has this hash");
+            return Err(Error::Corrupt(message));
+        }
         crate::json::read(text).map_err(|e| Error::Corrupt(format!("a pin cannot be read: {e}")))
     }
 

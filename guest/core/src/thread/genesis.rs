@@ -2,8 +2,10 @@
 //! entries that it rests on, so that a history that is moved to another thread, or put on another
 //! base, does not fit there.
 
-use super::HistoryBase;
+use super::{Head, HistoryBase, ThreadRecord};
+use crate::error::Error;
 use crate::hash::sha256;
+use crate::history::Entry;
 
 /// Name of the rule; another rule would have another.
 const RULE: &str = "threadkeep/1";
@@ -18,6 +20,32 @@ pub fn genesis_hash(thread: &str, chain: &str, base: Option<&HistoryBase>) -> St
             .map(|part| &*part.hash),
     );
     sha256(&parts)
+}
+
+/// Checks that a thread's own entries are its own: the first begins with the hash of the thread and
+/// chain, and the newest has the hash in the head. Between them each entry names the one before it,
+/// which the audit reads.
+///
+/// # Errors
+/// [`Error::Corrupt`] if they are those of another thread, or were edited.
+pub fn check_own_history(
+    thread: &ThreadRecord,
+    head: &Head,
+    first: &Entry,
+    newest: &str,
+) -> Result<(), Error> {
+    let genesis = genesis_hash(&thread.id, &thread.chain, thread.base.as_ref());
+    // Histories of the first builds begin with nothing.
+    let begins_here = first.previous.is_empty() || first.previous == genesis;
+    let ends_here = Entry::hash_of(newest) == head.hash;
+    let problem = match (begins_here, ends_here) {
+        (true, true) => return Ok(()),
+        (false, _) => "is that of another thread",
+        (true, false) => "does not end with the entry that its head names",
+    };
+    let id = &thread.id;
+    let message = format!("the history of {id} {problem}: nothing was changed or sent");
+    Err(Error::Corrupt(message))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub use create::{
     ChainLink, ChainPlace, ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id,
 };
 pub use creation_key::{CreationRecord, creation_key};
-pub use genesis::genesis_hash;
+pub use genesis::{check_own_history, genesis_hash};
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, DUE_NEW, EndIntent, ExternalHold, HEAD_BYTES_MAX,
     HOLDS_MAX, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound,
