@@ -68,7 +68,7 @@ fn a_history_or_prompt_of_another_thread_is_not_gone_on_with() {
     }
     let cases: [(&[&str], Option<&str>); 5] = [
         (&[], None),
-        (&["history"], Some("does not end with the entry")),
+        (&["history"], Some("is that of another thread")),
         (&["head", "history"], Some("is that of another thread")),
         (&["head"], Some("does not end with the entry")),
         (&["pin"], Some("is not the text that has this hash")),

@@ -50,11 +50,11 @@ fn costly_call(tokens: u64) -> StepOutcome {
     reply(vec![block], usage(tokens, 0))
 }
 
-/// Lets a thread spend all that its account has left, and suspend for want of more. A report is
-/// believed up to a bound, so that it takes several calls.
-fn spend_all(family: &mut ThreadFamily, thread: &str) {
+/// Lets a thread spend all that the account of `payer` has left, and suspend for want of more. A
+/// report is believed up to a bound, so that it takes several calls.
+fn spend_all(family: &mut ThreadFamily, thread: &str, payer: &str) {
     for _ in 0..CALLS_MAX {
-        let left = remaining_money(family, thread);
+        let left = remaining_money(family, payer);
         family
             .world
             .submit(thread, costly_call(left / 1_000))
@@ -159,7 +159,7 @@ fn a_parent_is_suspended_with_children_that_share_its_money_and_goes_on_with_the
     let (one, two) = (start_child(&mut family), start_child(&mut family));
     family.reply(&boss, &[(WAIT, json!({}))]);
     family.world.submit(&two, says("second")).unwrap();
-    spend_all(&mut family, &one);
+    spend_all(&mut family, &one, &boss);
     // Nothing moves any more and nothing can be revived, so the tree is checked.
     assert_eq!(family.due(), [(boss.clone(), false)]);
     family.claim(&boss).unwrap();
@@ -206,7 +206,7 @@ fn the_end_of_its_child_wakes_a_parent_that_was_suspended_with_it() {
     let boss = family.boss.clone();
     let child = start_child(&mut family);
     family.reply(&boss, &[(WAIT, json!({}))]);
-    spend_all(&mut family, &child);
+    spend_all(&mut family, &child, &boss);
     family.claim(&boss).unwrap();
     assert_eq!(family.status(&boss), "suspended");
     more_money(&family, &boss, "more", 1_000_000_000);
@@ -227,7 +227,7 @@ fn money_of_its_own_that_is_spent_answers_the_wait() {
     let child = family.spawn(arguments);
     family.world.start(&child, None).unwrap();
     family.reply(&boss, &[(WAIT, json!({}))]);
-    spend_all(&mut family, &child);
+    spend_all(&mut family, &child, &child);
     family.claim(&boss).unwrap();
     assert_eq!(answered_statuses(&family, &boss), ["suspended"]);
 }
@@ -278,7 +278,7 @@ fn last_end_beside_a_child_without_money_wakes_the_parent() {
     let boss = family.boss.clone();
     let (one, two) = (start_child(&mut family), start_child(&mut family));
     family.reply(&boss, &[(WAIT, json!({}))]);
-    spend_all(&mut family, &one);
+    spend_all(&mut family, &one, &boss);
     family.claim(&boss).unwrap();
     assert_eq!(family.status(&boss), "waiting", "the other one moves");
     assert!(family.due().is_empty(), "{:?}", family.due());
