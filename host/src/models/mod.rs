@@ -172,13 +172,6 @@ impl ModelCompletion {
         self
     }
 
-    /// Adds the provider's id of the reply and the model that answered, as the provider names it.
-    #[must_use]
-    pub fn with_source(mut self, id: Option<String>, model: Option<String>) -> Self {
-        (self.id, self.model) = (id, model);
-        self
-    }
-
     /// Adds the session to continue.
     #[must_use]
     pub fn with_session(mut self, session: impl Into<String>) -> Self {

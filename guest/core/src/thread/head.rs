@@ -11,7 +11,7 @@ use crate::time::UnixTime;
 
 /// Most bytes of a head as JSON text, with every list and name at its bound and every character of
 /// a provider's text escaped. Each commit of the thread rewrites it.
-pub const HEAD_BYTES_MAX: usize = 30 << 10;
+pub const HEAD_BYTES_MAX: usize = 31 << 10;
 
 /// Due time of a new thread: at once, but after the threads of time 0, which were told something,
 /// must pass something on, or wait for nothing more. So a driver that has no room to begin more

@@ -425,9 +425,7 @@ fn read_answer(raw: RawReply, pace: StreamPace) -> Result<ScriptedAnswer, String
         blocks,
         finish,
         usage,
-        session: None,
-        id: None,
-        model: None,
+        ..ModelCompletion::default()
     };
     Ok(ScriptedAnswer {
         completion,
