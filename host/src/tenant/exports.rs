@@ -256,10 +256,12 @@ forward_exports! { threadkeep_threads_maintenance:
 
 impl Tenant {
     /// `registry.create`, with a key of its own, so that it makes one thread also where its first
-    /// outcome is unknown.
+    /// outcome is unknown. The key ends with the call: one that may have made a thread after all is
+    /// [`CallError::OutcomeUnknown`].
     pub async fn create(&self, draft: registry::Draft) -> Result<wit::Thread, CallError> {
         let key = random_key()?;
-        self.create_once(draft, &key).await
+        let created = self.create_once(draft, &key).await;
+        created.map_err(CallError::for_non_idempotent)
     }
 
     /// `history.append`: adds events to a history, each one JSON object, with the token of a lease

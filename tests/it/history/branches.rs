@@ -137,7 +137,7 @@ fn external_loop_holds_and_appends_on_a_link() {
     let event = message_event("user", "hello").to_string();
     let written = world
         .service
-        .append(LINK, None, Some(length), &[event.clone()]);
+        .append(LINK, None, Some(length), std::slice::from_ref(&event));
     assert_eq!(written.unwrap().version, length + 1);
     let repeated = world.service.append(LINK, None, Some(length), &[event]);
     assert_eq!(repeated.unwrap().version, length + 1);
