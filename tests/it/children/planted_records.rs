@@ -12,7 +12,7 @@ fn commit(family: &ThreadFamily, ops: &[CommitOp]) {
     assert!(matches!(done, CommitOutcome::Committed));
 }
 
-fn put(collection: &str, name: &str, value: String) -> CommitOp {
+fn put_record(collection: &str, name: &str, value: String) -> CommitOp {
     CommitOp::Put {
         key: RecordKey::new(collection, name),
         expect: RecordExpectation::Any,
@@ -27,7 +27,10 @@ fn edit(family: &ThreadFamily, (collection, name): (&str, &str), pointer: &str, 
     let mut document: Value = serde_json::from_str(&record.value).unwrap();
     let (parent, field) = pointer.rsplit_once('/').unwrap();
     document.pointer_mut(parent).unwrap()[field] = value.clone();
-    commit(family, &[put(collection, name, document.to_string())]);
+    commit(
+        family,
+        &[put_record(collection, name, document.to_string())],
+    );
 }
 
 /// Makes the entries of the index by which a chain finds its first child name another thread.
@@ -40,7 +43,7 @@ fn repoint_children(family: &ThreadFamily, of: &str, to: &str) {
         if ["child", "parent"].contains(&parts[0]) && parts[1] == of {
             let name = format!("{}\u{1}{of}\u{1}{}\u{1}{to}", parts[0], parts[2]);
             ops.push(CommitOp::Delete { key: item.key });
-            ops.push(put("index", &name, String::new()));
+            ops.push(put_record("index", &name, String::new()));
         }
     }
     assert!(ops.len() >= 2, "{of} has children");

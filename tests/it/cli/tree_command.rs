@@ -84,7 +84,7 @@ top             created      0.00   0.10         1.00  0.00  0.600000001  0.2999
             );
         }
     }
-    let [top, rich] = [0, 2].map(|at| &threads[at]["account"]);
+    let [top, rich] = [0, 1].map(|at| &threads[at]["account"]);
     assert_eq!(top["reserved"], rich["limit"]);
     assert_eq!(rich["parent"], "top");
     let own: u64 = threads.iter().map(|thread| nanos(&thread["spend"])).sum();
