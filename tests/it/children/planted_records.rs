@@ -135,7 +135,7 @@ fn records_that_contradict_themselves_are_unreadable_and_stop_no_other() {
             .map(|thread| family.load(thread).head.value.holder.unwrap())
             .into();
         let recovery = family.world.service.recover(&holders, None).unwrap();
-        assert_eq!(recovery.closed, [other.clone()], "{what}");
+        assert_eq!(recovery.closed, std::slice::from_ref(&other), "{what}");
         assert_eq!(recovery.unreadable[0].0, boss, "{what}");
         let killed = family.world.service.signal(&other, "end", &Signal::Kill);
         assert!(killed.is_ok(), "{what}: {killed:?}");
