@@ -5,7 +5,7 @@
 
 use super::child_chains::{child_index, child_range};
 use super::{Error, ThreadService};
-use crate::ports::{HostPorts, RecordDamage};
+use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage};
 use std::collections::BTreeSet;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner;
@@ -46,8 +46,9 @@ impl<P: HostPorts> ThreadService<P> {
         // If the intent has become a kill since, the children of earlier pages got only a cancel.
         let from = place.from.filter(|_| place.same_intent).unwrap_or(&start);
         let page = self.scan_names(key::INDEX, (from, &end), SWEEP_CHILDREN_MAX, false)?;
-        let mut unreadable = self.propagate_to_each(&page.keys(), (intent, last))?;
-        let lost = unreadable.iter().map(|(key, _)| key.clone()).collect();
+        let (_, parent) = child_index(&loaded);
+        let mut unreadable = self.propagate_to_each((&parent, &page.keys()), (intent, last))?;
+        let lost = lost_chains(&unreadable).collect();
         unreadable.extend(self.propagate_below(lost, intent)?);
         let kept = !unreadable.is_empty() || place.same_intent && place.has_unreached;
         if page.cursor.is_none() && !kept {
@@ -67,11 +68,11 @@ impl<P: HostPorts> ThreadService<P> {
     /// returns those that it cannot reach.
     fn propagate_to_each(
         &self,
-        keys: &[String],
+        (parent, keys): (&str, &[String]),
         (intent, last): (EndIntent, Option<u64>),
     ) -> Result<Vec<(String, RecordDamage)>, Error> {
         let mut unreadable = Vec::new();
-        for (key, tip) in keys.iter().zip(self.load_tips(keys)?) {
+        for (key, tip) in keys.iter().zip(self.load_children(parent, keys)?) {
             let child = match tip {
                 Ok(child) => child,
                 Err(why) => {
@@ -130,16 +131,16 @@ impl<P: HostPorts> ThreadService<P> {
         while let Some(parent) = lost.pop() {
             // Its records do not say which of the two indexes has its children.
             let mut told = BTreeSet::new();
-            for index in [(key::CHILD, parent.clone()), ("parent", parent)] {
-                let (start, end) = child_range(&index);
+            for name in [key::CHILD, "parent"] {
+                let (start, end) = child_range(&(name, parent.clone()));
                 let mut from = Some(start);
                 while let Some(start) = from.take().filter(|_| pages < LOST_PAGES_MAX) {
                     let page =
                         self.scan_names(key::INDEX, (&start, &end), SWEEP_CHILDREN_MAX, false)?;
                     let keys = page.keys().into_iter();
                     let keys: Vec<String> = keys.filter(|key| told.insert(key.clone())).collect();
-                    let found = self.propagate_to_each(&keys, (intent, None))?;
-                    lost.extend(found.iter().map(|(key, _)| key.clone()));
+                    let found = self.propagate_to_each((&parent, &keys), (intent, None))?;
+                    lost.extend(lost_chains(&found));
                     unreadable.extend(found);
                     from = page.cursor;
                     pages += 1;
@@ -148,6 +149,13 @@ impl<P: HostPorts> ThreadService<P> {
         }
         Ok(unreadable)
     }
+}
+
+/// Returns the keys of the chains whose children are told in their place. A thread that is no child
+/// of the sweep's is not among them.
+fn lost_chains(unreadable: &[(String, RecordDamage)]) -> impl Iterator<Item = String> {
+    let lost = unreadable.iter().filter(|(_, why)| why.code != NOT_A_CHILD);
+    lost.map(|(key, _)| key.clone())
 }
 
 /// Returns the range of the index entries of the children that a thread's sweep is meant for. The

@@ -7,7 +7,7 @@
 use super::child_chains::{ChildIndex, child_index, child_range};
 use super::store::check_cursor;
 use super::{Error, ThreadService};
-use crate::ports::{HostPorts, RecordDamage};
+use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage};
 use std::collections::VecDeque;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::plan::LoadedThread;
@@ -130,6 +130,7 @@ impl<P: HostPorts> ThreadService<P> {
         match tip {
             Ok(tip) if tip.chain.value.last_child_number() == 0 => Ok(None),
             Ok(tip) => Ok(Some(TreeLevel::of_index(child_index(tip)))),
+            Err(why) if why.code == NOT_A_CHILD => Ok(None),
             Err(_) => self.level_below_lost(root),
         }
     }
@@ -154,7 +155,7 @@ impl<P: HostPorts> ThreadService<P> {
             && let Some(from) = level.from.take()
         {
             let page = self.scan_names(key::INDEX, (&from, &end), limit as u32, false)?;
-            let tips = self.load_tips(&page.keys())?;
+            let tips = self.load_children(&level.index.1, &page.keys())?;
             // A foreign store may name what was not asked for.
             let tails = page.names.iter();
             let tails = tails.map(|name| name.get(start.len()..).unwrap_or_default().to_owned());
@@ -187,7 +188,11 @@ impl<P: HostPorts> ThreadService<P> {
             levels.push(level);
             parent = key::last_part(tail);
         }
-        let last = self.load_tips(std::slice::from_ref(&parent))?.pop();
+        let own = std::slice::from_ref(&parent);
+        let last = match levels.last() {
+            Some(level) => self.load_children(&level.index.1, own)?.pop(),
+            None => self.load_tips(own)?.pop(),
+        };
         if let Some(tip) = last {
             levels.extend(self.level_below(&parent, &tip)?);
         }
