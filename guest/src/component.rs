@@ -298,6 +298,7 @@ impl exported::ledger::Guest for ThreadsComponent {
         deadline: types::Instant,
     ) -> Result<exported::ledger::Admission, types::Error> {
         let deadline = convert::deadline_in(deadline);
+        let is_amount = matches!(estimate, exported::ledger::Estimate::Amount(_));
         call_for(&thread, |service| {
             service.hold(
                 &thread,
@@ -307,7 +308,7 @@ impl exported::ledger::Guest for ThreadsComponent {
                 deadline,
             )
         })
-        .map(convert::admission)
+        .map(|admission| convert::admission(admission, is_amount))
     }
 
     fn settle(

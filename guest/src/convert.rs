@@ -34,7 +34,7 @@ use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{call_id, parse_user};
 use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
-use threadkeep_core::limits::CAP_MAX;
+use threadkeep_core::limits::{CAP_MAX, COUNT_CAP_MAX};
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{due_calls, is_revival};
 use threadkeep_core::runner::{
@@ -131,7 +131,7 @@ pub fn step(handed: &StepHandle) -> exported::runner::Step {
                 name: call.name.clone(),
                 arguments: call.arguments.clone(),
                 idempotent: call.idempotent,
-                timeout: call.timeout,
+                timeout: call.timeout.try_into().unwrap_or(COUNT_CAP_MAX as u32),
             })
             .collect(),
         until: step.until.map(instant),
@@ -287,7 +287,7 @@ fn tool_outcome(place: usize, outcome: types::ToolOutcome) -> Result<ToolOutcome
         state => {
             let names = ["done", "interrupted"];
             return Err(CoreError::invalid_name(
-                "outcome.state",
+                &format!("outcomes[{place}].state"),
                 state,
                 "is not a state of a call",
                 &names,
@@ -295,9 +295,16 @@ fn tool_outcome(place: usize, outcome: types::ToolOutcome) -> Result<ToolOutcome
             .into());
         }
     };
-    if !outcome.patches.is_empty() || !outcome.operations.is_empty() {
-        let problem = "patches and operations are not supported by this version yet";
-        return Err(CoreError::invalid("outcome.patches", "", problem).into());
+    let given = [
+        ("patches", &outcome.patches),
+        ("operations", &outcome.operations),
+    ];
+    for (name, text) in given {
+        if !matches!(text.trim(), "" | "[]") {
+            let problem = "is not supported by this version yet: give []";
+            let field = format!("outcomes[{place}].{name}");
+            return Err(CoreError::invalid(field, text, problem).into());
+        }
     }
     Ok(ToolOutcome {
         version: outcome.version,

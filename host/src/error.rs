@@ -107,7 +107,8 @@ impl CallError {
         )
     }
 
-    /// True if the caller may repeat the same call unchanged.
+    /// True if the caller may repeat the same call unchanged; but after the outcome `unknown` of an
+    /// append to `any`, read first.
     pub fn retry_unchanged(&self) -> bool {
         match self {
             Self::Refused(error) => match error {

@@ -59,11 +59,12 @@ pub fn estimate(estimate: exported::ledger::Estimate) -> Result<UnresolvedEstima
     })
 }
 
-pub fn admission(admission: HoldAdmission) -> exported::ledger::Admission {
+/// Returns the answer to a call that was held by an estimate of tokens, or as an amount.
+pub fn admission(admission: HoldAdmission, is_amount: bool) -> exported::ledger::Admission {
     exported::ledger::Admission {
         version: admission.version,
         amount: admission.amount,
-        output: (admission.output > 0).then_some(admission.output),
+        output: (!is_amount).then_some(admission.output),
     }
 }
 

@@ -1,35 +1,29 @@
 //! Due threads: those that a driver should begin, take over, or sweep now.
 //!
-//! Due entries are read in the order of their times and never late, so the head of each thread
-//! decides. Under the root of a tree only the threads of that tree are loaded: each due entry names
-//! its tree, and interrupted threads, which have no due time, have an index by tree. Under another
-//! thread, or in a tree that an earlier build began, the tree is walked.
+//! Due entries are read in the order of their times, those of new threads last, and are never late,
+//! so the head of each thread decides. Under the root of a tree only the threads of that tree are
+//! loaded: each due entry names its tree, and interrupted threads, which have no due time, have an
+//! index by tree. Under another thread, or in a tree that an earlier build began, the tree is
+//! walked.
 
+use super::due_entries::{DueNames, FIRST_DUE, tree_names};
 use super::place::keys_above;
 use super::registry::PAGE_THREADS_MAX;
 use super::store::{accounts_above, check_cursor};
 use super::{Error, ThreadService};
-use crate::ports::{HostPorts, ScanPage};
+use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::limits::ThreadCaps;
-use threadkeep_core::plan::{
-    LoadedThread, WaitStanding, is_to_be_revived, is_tree_entry, wait_standing,
-};
+use threadkeep_core::plan::{LoadedThread, WaitStanding, is_to_be_revived, wait_standing};
 use threadkeep_core::runner;
 use threadkeep_core::thread::{Head, ThreadStatus};
 use threadkeep_core::time::UnixTime;
 use threadkeep_core::{id, key};
 
-/// Most scans of due entries in one call: other trees may have any number of them.
-const DUE_SCANS_MAX: u32 = 20;
-/// Fewest and most due entries that one scan reads.
-const SCAN_ENTRIES_MIN: u32 = 16;
-const SCAN_ENTRIES_MAX: u32 = 500;
 /// Most due entries among which the next one of a tree is looked for.
 const NEXT_ENTRIES_MAX: u32 = 100;
-/// First character of a cursor: the list that it lies in.
+/// First character of the cursor of the interrupted threads of a tree.
 const INTERRUPTED_LIST: &str = "i";
-const DUE_LIST: &str = "d";
 /// First characters of the cursor of a walk that looks for new threads alone. No id begins so.
 const NEW_LIST: &str = "\n";
 
@@ -49,8 +43,9 @@ pub struct DuePage {
     pub threads: Vec<DueThread>,
     /// Start of the next page.
     pub cursor: Option<String>,
-    /// Time at which the next thread may be due that is not yet, of those that were looked at; on
-    /// the last page, of all. It may be early and is never late.
+    /// Time at which the next thread may be due that is not yet, of those that this page has looked
+    /// at and, on the last page, of the entries after now. Of all pages of a list the earliest is
+    /// never late; it may be early.
     pub next: Option<UnixTime>,
 }
 
@@ -73,8 +68,8 @@ struct DueCandidates {
 }
 
 impl<P: HostPorts> ThreadService<P> {
-    /// Lists threads that need a driver: the longest due first, or those of the tree under one. In
-    /// a tree, threads to be revived come first, and new threads last.
+    /// Lists threads that need a driver: the longest due first and new threads last; all, or those
+    /// of the tree under one. In a tree, threads to be revived come first.
     pub fn ready(
         &self,
         limit: u32,
@@ -89,15 +84,17 @@ impl<P: HostPorts> ThreadService<P> {
             None => DueScope::Store,
             Some(top) => self.scope_under(top)?,
         };
+        let cursor = cursor.as_deref();
         let DueCandidates { threads, cursor } = match &scope {
             DueScope::Store => self.due_candidates(now, limit, cursor, None)?,
             DueScope::Tree(root) => self.tree_candidates(now, limit, cursor, root)?,
-            DueScope::Walk(top) => self.walk_candidates(top, cursor.as_deref())?,
+            DueScope::Walk(top) => self.walk_candidates(top, cursor)?,
         };
-        let later = threads
-            .iter()
-            .filter_map(|(loaded, _)| due_time(&loaded.head.value));
-        let mut next = later.filter(|time| *time > now).min();
+        let heads = threads.iter().map(|(loaded, _)| &loaded.head.value);
+        // A lease that ends now has not expired yet.
+        let waiting = heads.filter(|head| !needs_driver(head, now));
+        let times = waiting.filter_map(due_time);
+        let mut next = times.filter(|time| *time >= now).min();
         if cursor.is_none() {
             next = [next, self.next_due_time(&scope, now)?]
                 .into_iter()
@@ -238,38 +235,35 @@ impl<P: HostPorts> ThreadService<P> {
         &self,
         now: UnixTime,
         limit: u32,
-        cursor: Option<String>,
+        cursor: Option<&str>,
         root: &str,
     ) -> Result<DueCandidates, Error> {
         let mut page = DueCandidates::default();
-        let cursor = cursor.as_deref().unwrap_or(INTERRUPTED_LIST);
-        let mut from = cursor.strip_prefix(DUE_LIST);
-        if from.is_none() {
-            let (start, end) = key::prefix_range(&[key::INTERRUPTED, &key::index_value(root)]);
-            let given = cursor.strip_prefix(INTERRUPTED_LIST).unwrap_or(cursor);
-            let given = Some(given).filter(|given| !given.is_empty());
-            check_cursor(given, &start, &end)?;
-            let found =
-                self.scan_names(key::INDEX, (given.unwrap_or(&start), &end), limit, false)?;
-            let threads = self.load_many(&found.keys())?.threads.into_iter();
-            // One that was told something has a due entry as well.
-            let undue = threads.filter(|loaded| loaded.head.value.due.is_none());
-            page.threads.extend(undue.map(|loaded| (loaded, true)));
-            if let Some(next) = found.cursor {
-                page.cursor = Some(format!("{INTERRUPTED_LIST}{next}"));
-                return Ok(page);
-            }
-            from = Some("");
-        }
+        let given = match cursor {
+            None => Some(""),
+            Some(cursor) => cursor.strip_prefix(INTERRUPTED_LIST),
+        };
+        let Some(given) = given else {
+            return self.due_candidates(now, limit, cursor, Some(root));
+        };
+        let (start, end) = key::prefix_range(&[key::INTERRUPTED, &key::index_value(root)]);
+        let given = Some(given).filter(|given| !given.is_empty());
+        check_cursor(given, &start, &end)?;
+        let found = self.scan_names(key::INDEX, (given.unwrap_or(&start), &end), limit, false)?;
+        let threads = self.load_many(&found.keys())?.threads.into_iter();
+        // One that was told something has a due entry as well.
+        let undue = threads.filter(|loaded| loaded.head.value.due.is_none());
+        page.threads.extend(undue.map(|loaded| (loaded, true)));
         let rest = limit.saturating_sub(page.threads.len() as u32);
-        if rest == 0 {
-            page.cursor = Some(DUE_LIST.to_owned());
-            return Ok(page);
+        if let Some(next) = found.cursor {
+            page.cursor = Some(format!("{INTERRUPTED_LIST}{next}"));
+        } else if rest == 0 {
+            page.cursor = Some(FIRST_DUE.to_owned());
+        } else {
+            let due = self.due_candidates(now, rest, None, Some(root))?;
+            page.threads.extend(due.threads);
+            page.cursor = due.cursor;
         }
-        let from = from.filter(|from| !from.is_empty()).map(str::to_owned);
-        let due = self.due_candidates(now, rest, from, Some(root))?;
-        page.threads.extend(due.threads);
-        page.cursor = due.cursor.map(|next| format!("{DUE_LIST}{next}"));
         Ok(page)
     }
 
@@ -279,34 +273,10 @@ impl<P: HostPorts> ThreadService<P> {
         &self,
         now: UnixTime,
         limit: u32,
-        cursor: Option<String>,
+        cursor: Option<&str>,
         tree: Option<&str>,
     ) -> Result<DueCandidates, Error> {
-        // If the clock has stepped back since the previous page, its cursor lies behind the end,
-        // and nothing is due.
-        check_cursor(cursor.as_deref(), "", &key::encode_number(u64::MAX))?;
-        let end = key::encode_number(now.millis().saturating_add(1));
-        let (mut names, mut from) = (Vec::new(), Some(cursor.unwrap_or_default()));
-        let mut entries = match tree {
-            Some(_) => limit.max(SCAN_ENTRIES_MIN),
-            None => limit,
-        };
-        for _ in 0..DUE_SCANS_MAX {
-            let Some(start) = from.take() else { break };
-            let page = self.ports.scan(key::DUE, &start, &end, entries, false)?;
-            from = page.cursor.clone();
-            for name in tree_names(page, tree) {
-                if names.len() == limit as usize {
-                    from = Some(name);
-                    break;
-                }
-                names.push(name);
-            }
-            if names.len() == limit as usize || tree.is_none() {
-                break;
-            }
-            entries = (entries * 4).min(SCAN_ENTRIES_MAX);
-        }
+        let DueNames { names, cursor } = self.due_names(now, limit, cursor, tree)?;
         let keys: Vec<String> = names.iter().map(|name| key::last_part(name)).collect();
         let threads = self.load_many(&keys)?.threads.into_iter();
         // An entry of an earlier build does not name its tree.
@@ -316,7 +286,7 @@ impl<P: HostPorts> ThreadService<P> {
         });
         Ok(DueCandidates {
             threads: own.map(|loaded| (loaded, false)).collect(),
-            cursor: from,
+            cursor,
         })
     }
 
@@ -340,18 +310,6 @@ impl<P: HostPorts> ThreadService<P> {
         let millis = first.and_then(|name| key::leading_number(name));
         Ok(millis.map(UnixTime::from_millis))
     }
-}
-
-/// Returns the names of due entries that may be of a tree, in order; without a tree, all. An entry
-/// that the store cannot read is known by its name alone.
-fn tree_names(page: ScanPage, tree: Option<&str>) -> Vec<String> {
-    let own = page.items.into_iter();
-    let own = own.filter(|item| tree.is_none_or(|tree| is_tree_entry(&item.value, tree)));
-    let damaged = page.damaged.into_iter().map(|(name, _)| name);
-    let named = damaged.filter(|name| !name.is_empty());
-    let mut names: Vec<String> = own.map(|item| item.name).chain(named).collect();
-    names.sort();
-    names
 }
 
 /// Returns true if a thread is the root of a tree whose interrupted threads have an index.

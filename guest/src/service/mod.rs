@@ -8,6 +8,7 @@
 pub mod child_chains;
 pub mod children;
 pub mod due;
+pub mod due_entries;
 pub mod history;
 pub mod ledger;
 pub mod maintenance;

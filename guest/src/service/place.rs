@@ -2,8 +2,11 @@
 //! the places of the threads that it loaded last, so that a link or a child is loaded in one read,
 //! as a root is.
 //!
-//! Nothing here is believed: each load compares the place with the records that it has read, and
-//! reads once more where they differ. All but the parent's tip never changes.
+//! No place is believed: each load compares it with the records that it has read, and reads once
+//! more where they differ. All but the parent's tip never changes. One thing is believed without a
+//! read: that a thread is the root of a tree whose chains have index entries. It never changes
+//! while the thread is there. So under a known root whose records are gone or unreadable since,
+//! `ready` of a warm instance answers what the indexes tell, and no error.
 
 use super::ThreadService;
 use super::store::find_record;
@@ -111,6 +114,7 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Returns true if the thread is known as the root of a tree whose chains have index entries.
+    /// What deletes a thread must forget its place.
     pub fn is_known_tree(&self, thread: &str) -> bool {
         let places = self.places.borrow();
         places.iter().any(|known| {

@@ -156,7 +156,9 @@ impl<P: HostPorts> ThreadService<P> {
         {
             let page = self.scan_names(key::INDEX, (&from, &end), limit as u32, false)?;
             let tips = self.load_children(&level.index.1, &page.keys())?;
-            let tails = page.names.iter().map(|name| name[start.len()..].to_owned());
+            // A foreign store may name what was not asked for.
+            let tails = page.names.iter();
+            let tails = tails.map(|name| name.get(start.len()..).unwrap_or_default().to_owned());
             level.read.extend(tails.zip(tips));
             level.from = page.cursor;
         }

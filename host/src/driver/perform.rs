@@ -345,7 +345,7 @@ impl Run<'_> {
             name: name.clone(),
             arguments,
         });
-        let longest = Duration::from_millis(call.timeout).min(left);
+        let longest = Duration::from_millis(call.timeout.into()).min(left);
         let tools = &*self.driver.tools;
         let called =
             self.permit()

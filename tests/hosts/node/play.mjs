@@ -54,14 +54,18 @@ function begin(calls, thread, holder, script) {
 function drive({ thread, input, holder, ...script }) {
   const first = { thread, input, holder: `${holder}/0`, key: holder, about: null };
   run('runner.start', first, script);
-  for (let runs = 0; ; ) {
-    const due = host.call('runner.ready', { limit: 10, cursor: null, under: thread }).ok.threads;
-    if (due.length === 0) return;
-    for (const entry of due) {
+  let [runs, named, cursor] = [0, false, null];
+  do {
+    // From the first page again, as long as a list names somebody.
+    if (cursor === null) named = false;
+    const page = host.call('runner.ready', { limit: 10, cursor, under: thread }).ok;
+    for (const entry of page.threads) {
       runs += 1;
+      named = true;
       begin(entry.calls, entry.thread, `${holder}/${runs}`, script);
     }
-  }
+    cursor = page.cursor ?? null;
+  } while (named || cursor !== null);
 }
 
 /** The names in pages, as a store gives them from either end. */

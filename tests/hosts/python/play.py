@@ -48,15 +48,19 @@ class Player:
         self.replies, self.tools = list(replies), tools
         start = {"thread": thread, "input": input, "holder": f"{holder}/0", "key": holder}
         self.run("runner.start", start | {"about": None})
-        runs = 0
+        runs, named, cursor = 0, False, None
         while True:
-            ready = {"limit": 10, "cursor": None, "under": thread}
-            due = self.host.call("runner.ready", ready)["ok"]["threads"]
-            if not due:
-                return
-            for entry in due:
+            ready = {"limit": 10, "cursor": cursor, "under": thread}
+            page = self.host.call("runner.ready", ready)["ok"]
+            for entry in page["threads"]:
                 runs += 1
                 self.begin(entry["calls"], entry["thread"], f"{holder}/{runs}")
+                named = True
+            cursor = page.get("cursor")
+            # From the first page again, as long as a list names somebody.
+            if cursor is None and not named:
+                return
+            named = named and cursor is not None
 
     def begin(self, calls, thread, holder):
         """Gets a thread going that `ready` has named, by the calls that it named."""

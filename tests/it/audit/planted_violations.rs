@@ -4,6 +4,7 @@
 use super::fixture::ClosedStore;
 use threadkeep::audit::StoreInvariant::{self, Calls, Counters, Histories, Holders, Ledger};
 use threadkeep::audit::{AuditFinding, AuditReport};
+use threadkeep::storage::COLLECTIONS;
 
 #[test]
 fn sound_store_with_all_record_kinds_is_clean() {
@@ -198,6 +199,17 @@ fn unreadable_records_hide_no_other_findings() {
         let named = |finding: &AuditFinding| finding.invariant == Histories;
         assert!(report.findings.iter().any(named), "{blob}: {report:#?}");
         assert_eq!(report.threads, 16, "{blob}");
+    }
+}
+
+/// Symptom: an unreadable record of the collection `state` passed as sound. Cause: the audit has a
+/// list of its own of the collections, and a new one was not in it. Kind: every collection.
+#[test]
+fn an_unreadable_record_is_found_in_each_collection() {
+    let kept = ClosedStore::new();
+    for (collection, _) in COLLECTIONS {
+        let report = kept.audit_after(&insert_sql(collection, "'broken'", "x'01'"));
+        assert!(!report.is_clean(), "{collection}: {report:#?}");
     }
 }
 

@@ -1,11 +1,18 @@
 //! Random trees with one unreadable thread: every other thread can still be ended, and the bad one
 //! is named.
 
+use super::fixture::ThreadFamily;
 use super::random_forest::RandomForest;
 use super::random_requests::request;
 use proptest::prelude::*;
+use serde_json::json;
 use std::collections::BTreeSet;
-use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::storage::{
+    CommitOp, RecordExpectation, RecordKey, RecordPage, StorageBackend, StorageError, StoredRecord,
+};
 use threadkeep_core::runner::Signal;
 use threadkeep_tests::soak::repetitions;
 
@@ -112,4 +119,58 @@ proptest! {
             prop_assert!(!keeps || !untold.is_empty(), "{} has told all that it could", thread);
         }
     }
+}
+
+/// A store with a bug: once it is made to, scans that find something name a record that nobody
+/// asked for as well.
+struct IntrusiveStore {
+    inner: MemoryStore,
+    intrudes: AtomicBool,
+}
+
+impl StorageBackend for IntrusiveStore {
+    threadkeep_tests::delegate_calls!(inner: get, commit, read_log);
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<RecordPage, StorageError> {
+        let mut page = self.inner.scan(collection, start, end, limit, reverse)?;
+        if !page.items.is_empty() && self.intrudes.load(Ordering::SeqCst) {
+            let key = RecordKey::new(collection, "x");
+            let (version, value) = (1, String::new());
+            let intruder = StoredRecord {
+                key,
+                version,
+                value,
+            };
+            page.items.insert(0, intruder);
+        }
+        Ok(page)
+    }
+}
+
+/// Symptom: a call of `tree` trapped where a foreign store named a record outside the range that it
+/// was asked for. Cause: the name was cut at a place that it does not have. Kind: texts that a host
+/// gives.
+#[test]
+fn a_tree_is_told_where_a_store_names_what_was_not_asked_for() {
+    let store = Arc::new(IntrusiveStore {
+        inner: MemoryStore::new(),
+        intrudes: AtomicBool::new(false),
+    });
+    let mut family = ThreadFamily::over(Arc::<IntrusiveStore>::clone(&store));
+    let child = family.spawn(json!({"directive": "work"}));
+    store.intrudes.store(true, Ordering::SeqCst);
+    let page = family.world.service.tree_page(&family.boss, None).unwrap();
+    let mut names = page
+        .branches
+        .iter()
+        .map(|(loaded, _)| loaded.thread.value.id.clone());
+    assert!(names.any(|name| name == child));
+    assert_eq!(page.unreadable.len(), 1);
 }

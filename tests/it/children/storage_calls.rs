@@ -7,6 +7,7 @@ use crate::runner::fixture::{RunnerFixture, calls, raise, says};
 use serde_json::json;
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
+use threadkeep_component::ports::HostPorts;
 use threadkeep_component::service::ThreadService;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
@@ -304,9 +305,10 @@ fn a_page_of_a_tree_makes_few_calls() {
     assert_eq!((page.branches.len(), page.cursor), (15, None));
 }
 
-/// The next time at which something is due is told, so that no driver has to guess it.
+/// The next time at which something is due is told, so that no driver has to guess it: it is the
+/// earliest of all pages.
 #[test]
-fn the_next_due_time_is_told_with_the_last_page() {
+fn the_next_due_time_is_the_earliest_of_all_pages() {
     let (mut family, _) = counted_family();
     let boss = family.boss.clone();
     family.world.count("child");
@@ -323,4 +325,45 @@ fn the_next_due_time_is_told_with_the_last_page() {
     );
     let page = family.world.service.ready(100, None, None).unwrap();
     assert_eq!((page.threads.len(), page.next), (1, expected));
+}
+
+/// Symptom: a host that slept until the `next` of the last page slept past the lease of a thread
+/// that an earlier page had told of; and one that looked in the moment in which a lease ends was
+/// told of no time. Cause: the entry of a running thread stays at the first time of its lease, and
+/// of two times that are equal neither counted. Fix: the earliest `next` of all pages is the one,
+/// and a lease that ends now is one to come. Kind: times that the last page does not know.
+#[test]
+fn the_earliest_next_of_all_pages_is_never_late() {
+    let (mut world, _) = counted_world();
+    let thread = world.create(Some("work"));
+    world.start(&thread, None).unwrap();
+    let nexts = |world: &RunnerFixture| {
+        let (mut cursor, mut times) = (None, Vec::new());
+        loop {
+            let page = world.service.ready(1, cursor, None).unwrap();
+            times.push(page.next);
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return times;
+            }
+        }
+    };
+    world.submit(&thread, calls(&[("read", "{}")])).unwrap();
+    let head = world.service.load(&thread).unwrap().head.value;
+    let first = head.due.map(UnixTime::from_millis);
+    assert_eq!(first, head.expiry);
+    for _ in 0..3 {
+        world.create(None);
+    }
+    world.advance(20_000);
+    assert_eq!(Some(world.service.ports().now()), first);
+    assert_eq!(nexts(&world).into_iter().flatten().min(), first);
+    let outcomes = world.outcomes(&thread);
+    world.submit(&thread, outcomes).unwrap();
+    world.advance(20_000);
+    let head = world.service.load(&thread).unwrap().head.value;
+    assert!(head.due.map(UnixTime::from_millis) < head.expiry);
+    let times = nexts(&world);
+    assert_eq!(times.last(), Some(&None), "it does not know");
+    assert_eq!(times.into_iter().flatten().min(), head.expiry);
 }

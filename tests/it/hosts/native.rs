@@ -202,17 +202,18 @@ impl NativePlayer {
         };
         let first = start_run(top, &drive["input"], &format!("{holder}/0"), holder);
         self.run("runner.start", &first, &mut script);
-        let mut runs = 0;
+        let (mut runs, mut named, mut cursor) = (0, false, Value::Null);
         loop {
-            let ready = json!({"limit": 10, "cursor": null, "under": top});
-            let due = self.call("runner.ready", &ready)["ok"]["threads"].clone();
-            let due = due.as_array().expect("threads that are due");
-            if due.is_empty() {
-                return;
-            }
-            for entry in due {
+            let ready = json!({"limit": 10, "cursor": cursor, "under": top});
+            let page = self.call("runner.ready", &ready)["ok"].clone();
+            for entry in page["threads"].as_array().expect("threads that are due") {
                 runs += 1;
+                named = true;
                 self.begin(entry, &format!("{holder}/{runs}"), &mut script);
+            }
+            cursor = page["cursor"].clone();
+            if cursor.is_null() && !std::mem::take(&mut named) {
+                return;
             }
         }
     }

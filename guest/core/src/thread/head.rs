@@ -13,9 +13,9 @@ use crate::time::UnixTime;
 /// a provider's text escaped. Each commit of the thread rewrites it.
 pub const HEAD_BYTES_MAX: usize = 31 << 10;
 
-/// Due time of a new thread: at once, but after the threads of time 0, which were told something,
-/// must pass something on, or wait for nothing more. So a driver that has no room to begin more
-/// threads need not read past them.
+/// Due time of a new thread: at once. Its own number, before every real time and after 0, makes the
+/// entries of new threads a range of their own, which is read last: so a driver that has no room to
+/// begin more threads need not read past the first.
 pub const DUE_NEW: u64 = 1;
 
 /// Stored under the key of the thread's id: about 1 KB as a rule, at most [`HEAD_BYTES_MAX`].

@@ -253,6 +253,75 @@ async fn changes_that_are_not_built_are_refused_by_field() {
     assert_eq!(world.records(), before);
 }
 
+/// Symptom: operations of a tool outcome were refused as its patches, a wrong state without its
+/// place, and the empty list `[]` as if it were none. Kind: fields of one outcome among many.
+#[tokio::test]
+async fn what_a_tool_outcome_cannot_have_yet_is_refused_by_field() {
+    let world = ContractTenant::new().await;
+    let tenant = &world.tenant;
+    let begun = tenant.start(THREAD, None, "h/1", "k", None).await.unwrap();
+    let (token, version) = (begun.token, begun.step.version);
+    let before = world.records();
+    let done = |state: &str, patches: &str, operations: &str| wit::ToolOutcome {
+        version,
+        index: 0,
+        state: state.to_owned(),
+        failed: false,
+        content: "[]".to_owned(),
+        patches: patches.to_owned(),
+        operations: operations.to_owned(),
+        cost: 0,
+    };
+    let submit = |last: wit::ToolOutcome| {
+        let outcomes = vec![done("done", "[]", " []"), last];
+        let outcomes = wit::runner::Outcome::Outcomes(outcomes);
+        async move { refusal(tenant.submit(THREAD, token, version, outcomes, 0).await) }
+    };
+    for (field, last) in [
+        ("outcomes[1].state", done("maybe", "", "")),
+        ("outcomes[1].patches", done("done", "[{}]", "")),
+        ("outcomes[1].operations", done("done", "", "[{}]")),
+        ("outcomes[1].operations", done("done", "[]", "{}")),
+    ] {
+        assert_eq!(submit(last).await, ("invalid", field.to_owned()));
+    }
+    // Both forms of none are taken: the step is of another kind.
+    for none in ["", "[]", " []\n"] {
+        let (_, told) = submit(done("done", none, none)).await;
+        assert!(
+            !told.contains("patches") && !told.contains("operations"),
+            "{told}"
+        );
+    }
+    assert_eq!(world.records(), before);
+}
+
+/// Symptom: a call of which the model may write 0 tokens was answered as if it were held as an
+/// amount. Kind: a zero is a value.
+#[tokio::test]
+async fn an_admission_says_no_output_for_an_amount_alone() {
+    let world = ContractTenant::new().await;
+    let tenant = &world.tenant;
+    let (token, deadline) = super::super::fixture::open_for_a_minute(tenant, THREAD).await;
+    let call = |output| {
+        Estimate::Tokens(ModelCall {
+            model: "default".to_owned(),
+            input: 10,
+            output,
+        })
+    };
+    for (key, estimate, output) in [
+        ("nothing", call(0), Some(0)),
+        ("some", call(9), Some(9)),
+        ("amount", Estimate::Amount(5), None),
+    ] {
+        for _ in 0..2 {
+            let held = tenant.hold(THREAD, token, key, estimate.clone(), deadline);
+            assert_eq!(held.await.unwrap().output, output, "{key}");
+        }
+    }
+}
+
 /// Symptom: callers of a thread whose inbox was full tried again for ever. Cause: it was `busy`,
 /// which may be repeated. Fix: it is `exceeded`, which may not.
 #[tokio::test]
