@@ -29,6 +29,9 @@ pub struct RecordDamage {
     pub message: String,
 }
 
+/// Code of an index entry that names a thread as another's child, which it is not.
+pub const NOT_A_CHILD: &str = "not-a-child";
+
 impl RecordDamage {
     /// Records contradict each other.
     pub fn contradiction(message: &str) -> Self {

@@ -7,7 +7,7 @@
 
 use super::store::{CONTENTION, DECISION_TRIES_MAX, find_record};
 use super::{Error, ThreadService};
-use crate::ports::{HostPorts, RecordDamage, StorageError};
+use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage, StorageError};
 use threadkeep_core::error::{Error as CoreError, cut};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{ChildSnapshot, WaitRequest};
@@ -83,6 +83,31 @@ impl<P: HostPorts> ThreadService<P> {
             }
         }
         Ok(found)
+    }
+
+    /// Loads the tips of chains that an index has as children under this value, as
+    /// [`Self::load_tips`] does. A thread that says itself that it is nobody's child, or another's,
+    /// is refused with the code [`NOT_A_CHILD`]: an entry of the index alone gives no power over
+    /// it.
+    pub fn load_children(
+        &self,
+        value: &str,
+        keys: &[String],
+    ) -> Result<Vec<Result<LoadedThread, RecordDamage>>, Error> {
+        let is_child = |tip: &LoadedThread| {
+            let parents = [&tip.chain.value.parent, &tip.thread.value.parent];
+            let mut parents = parents.into_iter().flatten();
+            parents.any(|parent| id::key(parent) == value)
+        };
+        let tips = self.load_tips(keys)?.into_iter();
+        let own = tips.map(|tip| match tip {
+            Ok(tip) if !is_child(&tip) => Err(RecordDamage {
+                code: NOT_A_CHILD.to_owned(),
+                message: format!("the index has it as a child of {value}, and it is not"),
+            }),
+            tip => tip,
+        });
+        Ok(own.collect())
     }
 
     /// Returns the tip of the chain under this key, if it is another link than its root.

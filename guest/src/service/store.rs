@@ -14,7 +14,7 @@ use threadkeep_core::plan::{
     CommitPlan, DecisionContext, LoadedThread, RelatedThread, StoredRecord,
 };
 use threadkeep_core::runner::CommitDecision;
-use threadkeep_core::thread::{ChainRecord, FORMAT, Head, ThreadRecord};
+use threadkeep_core::thread::{ChainRecord, FORMAT, Head, ThreadRecord, find_contradiction};
 use threadkeep_core::{id, key};
 
 /// Most times that a conflicting decision is made before the caller gets `unavailable`.
@@ -184,15 +184,11 @@ pub(super) fn find_thread_record(
     }
 }
 
-/// Checks that a head is not behind the base of its thread.
-fn check_head_version(thread: &ThreadRecord, head: &Head) -> Result<(), Error> {
-    let (version, length) = (head.version, thread.base_length());
-    match version < length {
-        true => Err(corrupt_record(
-            &id::key(&thread.id),
-            &format!("has a base that reaches to {length}, and its head is at {version}"),
-        )),
-        false => Ok(()),
+/// Refuses records that contradict themselves.
+fn check_records(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Result<(), Error> {
+    match find_contradiction(thread, head, chain) {
+        Some(problem) => Err(corrupt_record(&id::key(&thread.id), &problem)),
+        None => Ok(()),
     }
 }
 
@@ -243,7 +239,6 @@ impl<P: HostPorts> ThreadService<P> {
                     return Err(corrupt_record(&own, "is there and its head is missing"));
                 }
             };
-            check_head_version(&record.value, &head.value)?;
             let root = id::key(&record.value.chain);
             let chain: Option<StoredRecord<ChainRecord>> = find_record(&items, key::CHAIN, &root)?;
             let Some(chain) = chain else {
@@ -254,6 +249,7 @@ impl<P: HostPorts> ThreadService<P> {
                 place = ThreadPlace::of_root(&root);
                 continue;
             };
+            check_records(&record.value, &head.value, &chain.value)?;
             let named = ThreadPlace::named_by(&record.value, &chain.value, &items);
             if named == place {
                 let parent = find_parent(&items, &place, &chain.value);
@@ -389,7 +385,8 @@ impl<P: HostPorts> ThreadService<P> {
         let chain = root.map(|root| find_record(items, key::CHAIN, &root));
         match (thread, head, chain.transpose()?.flatten()) {
             (Some(thread), Some(head), Some(chain)) => {
-                check_head_version(&thread.value, &head.value).map(|()| LoadedThread {
+                let sound = check_records(&thread.value, &head.value, &chain.value);
+                sound.map(|()| LoadedThread {
                     thread,
                     head,
                     chain,

@@ -6,7 +6,7 @@
 use super::child_chains::{child_index, child_range};
 use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
-use crate::ports::{HostPorts, RecordDamage};
+use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage};
 use std::collections::BTreeSet;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner;
@@ -42,9 +42,10 @@ impl<P: HostPorts> ThreadService<P> {
         // If the intent has become a kill since, the children of earlier pages got only a cancel.
         let from = place.from.filter(|_| place.same_intent).unwrap_or(&start);
         let page = self.scan_names(key::INDEX, (from, &end), SWEEP_CHILDREN_MAX, false)?;
-        let told = self.propagate_to_each(&page.keys(), (intent, last))?;
+        let (_, parent) = child_index(&loaded);
+        let told = self.propagate_to_each((&parent, &page.keys()), (intent, last))?;
         let mut unreadable = told.unreadable;
-        let lost = unreadable.iter().map(|(key, _)| key.clone()).collect();
+        let lost = lost_chains(&unreadable).collect();
         unreadable.extend(self.propagate_below(lost, intent)?);
         let kept = !unreadable.is_empty() || place.same_intent && place.has_unreached;
         if page.cursor.is_none() && !kept {
@@ -63,12 +64,12 @@ impl<P: HostPorts> ThreadService<P> {
     /// Passes the end intent to the tip of each of these chains, up to the spawn number `last`.
     fn propagate_to_each(
         &self,
-        keys: &[String],
+        (parent, keys): (&str, &[String]),
         (intent, last): (EndIntent, Option<u64>),
     ) -> Result<ToldChains, Error> {
         let mut told_chains = ToldChains::default();
         let unreadable = &mut told_chains.unreadable;
-        for (key, tip) in keys.iter().zip(self.load_tips(keys)?) {
+        for (key, tip) in keys.iter().zip(self.load_children(parent, keys)?) {
             let child = match tip {
                 Ok(child) => child,
                 Err(why) => {
@@ -145,8 +146,8 @@ impl<P: HostPorts> ThreadService<P> {
                         self.scan_names(key::INDEX, (&start, &end), SWEEP_CHILDREN_MAX, false)?;
                     let keys = page.keys().into_iter();
                     let keys: Vec<String> = keys.filter(|key| told.insert(key.clone())).collect();
-                    let found = self.propagate_to_each(&keys, (intent, None))?;
-                    let below = found.unreadable.iter().map(|(key, _)| key.clone());
+                    let found = self.propagate_to_each((&parent, &keys), (intent, None))?;
+                    let below = lost_chains(&found.unreadable);
                     let below: Vec<String> =
                         below.filter(|key| known.insert(key.clone())).collect();
                     changed += u32::from(found.changed || !below.is_empty());
@@ -164,6 +165,13 @@ impl<P: HostPorts> ThreadService<P> {
 /// The problem of a chain whose children a sweep did not come to.
 fn unreached_damage() -> RecordDamage {
     RecordDamage::contradiction("more threads below it are lost than one call tells: sweep again")
+}
+
+/// Returns the keys of the chains whose children are told in their place. A thread that is no child
+/// of the sweep's is not among them.
+fn lost_chains(unreadable: &[(String, RecordDamage)]) -> impl Iterator<Item = String> {
+    let lost = unreadable.iter().filter(|(_, why)| why.code != NOT_A_CHILD);
+    lost.map(|(key, _)| key.clone())
 }
 
 /// The result of telling some chains of an end.

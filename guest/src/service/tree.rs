@@ -7,7 +7,7 @@
 use super::child_chains::{ChildIndex, INDEX_PAGE_ENTRIES, child_index, child_range};
 use super::store::check_cursor;
 use super::{Error, ThreadService};
-use crate::ports::{HostPorts, RecordDamage};
+use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage};
 use std::collections::{BTreeSet, VecDeque};
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::plan::LoadedThread;
@@ -164,6 +164,7 @@ impl<P: HostPorts> ThreadService<P> {
         match tip {
             Ok(tip) if tip.chain.value.last_child_number() == 0 => Ok(None),
             Ok(tip) => Ok(Some(TreeLevel::of_index(child_index(tip)))),
+            Err(why) if why.code == NOT_A_CHILD => Ok(None),
             Err(_) => self.level_below_lost(root),
         }
     }
@@ -202,7 +203,7 @@ impl<P: HostPorts> ThreadService<P> {
                 names.retain(|name| !first.contains(&key::last_part(name)));
             }
             let keys: Vec<String> = names.iter().map(|name| key::last_part(name)).collect();
-            let tips = self.load_tips(&keys)?;
+            let tips = self.load_children(&level.index.1, &keys)?;
             let tails = names.iter().map(|name| name[start.len()..].to_owned());
             level.read.extend(tails.zip(tips));
             level.from = page.cursor;
@@ -240,7 +241,11 @@ impl<P: HostPorts> ThreadService<P> {
             levels.push(level);
             parent = key::last_part(tail);
         }
-        let last = self.load_tips(std::slice::from_ref(&parent))?.pop();
+        let own = std::slice::from_ref(&parent);
+        let last = match levels.last() {
+            Some(level) => self.load_children(&level.index.1, own)?.pop(),
+            None => self.load_tips(own)?.pop(),
+        };
         if let Some(tip) = last {
             levels.extend(self.level_below(&parent, &tip)?);
         }

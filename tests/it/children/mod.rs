@@ -14,6 +14,7 @@ mod kills;
 mod llmock;
 mod many_children;
 mod planted_links;
+mod planted_records;
 mod races;
 mod random_forest;
 mod random_requests;

@@ -67,6 +67,8 @@ fn run_answers_a_program_with_one_document() {
             "suspended": [],
             "suspended_left_out": 0,
             "tree_unreadable": [],
+            "charged": [],
+            "left_alone": [],
             "exit": 0,
         })
     );

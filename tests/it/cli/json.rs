@@ -189,7 +189,7 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
     let probed = project.json(&["doctor", "--probe", "local"]);
     let store = rusqlite::Connection::open(project.path().join(".ai/threads/registry.db"));
     let store = store.unwrap();
-    let killed_above = kill_above_unreadable_child(project, &store);
+    let (tree, killed_above) = kill_above_unreadable_child(project, &store);
     let models = MODELS.replace("script.json", "gone.json");
     project.write(".ai/config/models.yaml", &models);
     let ill = project.json(&["doctor"]);
@@ -205,7 +205,6 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
             format!("INSERT INTO record_index (name, version, value) VALUES ({entry}, 1, '')");
         assert_eq!(store.execute(&insert, []), Ok(1));
     }
-    let tree = project.json(&["tree", "chat"]);
     let half_recovered = project.json(&["recover"]);
     let half = project.json(&["list"]);
     let unclean = project.json(&["audit"]);
@@ -231,7 +230,10 @@ const WAITS: &str = r#"[
 ]"#;
 
 /// The document of a kill that does not reach a child, whose head cannot be read.
-fn kill_above_unreadable_child(project: &CliProject, store: &rusqlite::Connection) -> Value {
+fn kill_above_unreadable_child(
+    project: &CliProject,
+    store: &rusqlite::Connection,
+) -> (Value, Value) {
     project.write("waits.json", WAITS);
     let provider = ["--provider", "scripted:waits.json", "--id", "above"];
     let running = project.start(&[&["run", "parent"], &provider[..]].concat());
@@ -245,7 +247,8 @@ fn kill_above_unreadable_child(project: &CliProject, store: &rusqlite::Connectio
     running.wait_for_end();
     let broken = "UPDATE record_head SET value = '{' WHERE name = ?1";
     assert_eq!(store.execute(broken, [child]), Ok(1));
-    project.json(&["kill", "above"])
+    let tree = project.json(&["tree", "above"]);
+    (tree, project.json(&["kill", "above"]))
 }
 
 /// Runs the command with this standard input; returns its one document.

@@ -10,6 +10,15 @@ use crate::ledger::Usage;
 use crate::plan::ThreadChange;
 use crate::thread::{CauseDetail, StatusCause, find_reached_cap};
 
+/// The kinds of failures, as the contract names them.
+const KINDS: [&str; 6] = [
+    "transient",
+    "rate-limited",
+    "permanent",
+    "quota",
+    "context-overflow",
+    "cancelled",
+];
 /// Prefix of the error codes of ceilings: a host that enforces a ceiling refuses a call by such a
 /// code.
 const CEILING: &str = "ceiling_";
@@ -47,7 +56,7 @@ pub(super) fn apply_failure(
     let stop = full.or_else(capped);
     let retry = wanted.filter(|_| stop.is_none());
     change.push_event(Event::Error(ErrorEvent {
-        kind: cut(&failure.kind, 32).to_owned(),
+        kind: known_kind(&failure.kind).to_owned(),
         code: code.to_owned(),
         message: cut(&failure.message, 1_000).to_owned(),
         attempt: tries + 1,
@@ -133,10 +142,17 @@ pub(super) fn push_partial(change: &mut ThreadChange<'_>, partial: &str) {
     }
 }
 
+/// Returns the kind of a failure as the contract has it: `unknown` for any other word, which comes
+/// from outside and may be of any length.
+fn known_kind(kind: &str) -> &'static str {
+    let known = KINDS.into_iter().find(|known| *known == kind);
+    known.unwrap_or("unknown")
+}
+
 /// Returns the cause of a suspension for a provider's failure.
 fn provider_cause(kind: &str, code: &str, message: &str) -> StatusCause {
     let text = format!("{} ({})", cut(message, 1_000), cut(code, 100));
-    let kind = format!("provider_{}", kind.replace('-', "_"));
+    let kind = format!("provider_{}", known_kind(kind).replace('-', "_"));
     StatusCause::new("error", &kind, text).with_detail(CauseDetail {
         failure: Some(cut(code, 100).to_owned()),
         account: None,
@@ -146,6 +162,19 @@ fn provider_cause(kind: &str, code: &str, message: &str) -> StatusCause {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Symptom: a kind of 400 KB stood in the head and in every page of a list. Fix: the kinds are
+    /// a closed set.
+    #[test]
+    fn any_other_kind_is_unknown() {
+        for kind in KINDS {
+            assert_eq!(known_kind(kind), kind);
+        }
+        for kind in ["", "Transient", "a\u{1}", &"k".repeat(400_000)] {
+            let cause = provider_cause(kind, "c", "m");
+            assert_eq!(cause.code, "provider_unknown");
+        }
+    }
 
     /// Symptom: a provider asked to wait for 900 s, the run was suspended, and the person was not
     /// told for how long. Cause: only the runner looked at the wait. Fix: the cause says it.

@@ -25,7 +25,8 @@ pub(super) fn apply_completion(
     completion: LlmCompletion,
     prepared: Vec<Option<PreparedCall>>,
 ) -> Result<RunTransition, Error> {
-    let reported = completion.usage;
+    // Zeros beside a reply are no report: some gateways send them where they know nothing.
+    let reported = completion.usage.filter(|usage| *usage != Usage::default());
     let (finish_word, duration) = (cut(&completion.finish, 64).to_owned(), count_time(change));
     let usage = reported.unwrap_or_else(|| estimate_usage(change, &completion));
     let spend = match reported {

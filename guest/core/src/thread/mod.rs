@@ -12,6 +12,7 @@ mod head;
 mod history_path;
 mod inbox;
 mod record;
+mod record_checks;
 mod record_format;
 mod status;
 
@@ -33,6 +34,7 @@ pub use head::{
 pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};
 pub use record::{CreatorOverrides, InheritedBounds, RESULT_BYTES_MAX, ThreadRecord};
+pub use record_checks::find_contradiction;
 pub use record_format::RecordFormat;
 pub use status::{CauseDetail, StatusCause, ThreadStatus};
 
