@@ -1,5 +1,5 @@
-//! Checks of the records of a thread, so that nothing that computes with them overflows and a commit
-//! names each of them once. No program of ours writes others.
+//! Checks of the records of a thread, so that nothing that computes with them overflows and a
+//! commit names each of them once. No program of ours writes others.
 
 use super::{ChainRecord, Head, ThreadRecord};
 use crate::id;
