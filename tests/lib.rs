@@ -12,6 +12,8 @@ pub mod corpus;
 pub mod counting_store;
 #[path = "support/delegation.rs"]
 pub mod delegation;
+#[path = "support/edited_log.rs"]
+pub mod edited_log;
 #[path = "support/faulty.rs"]
 pub mod faulty;
 #[path = "support/fixture.rs"]

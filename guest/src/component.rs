@@ -3,7 +3,7 @@
 use crate::convert;
 use crate::ports::{HostPorts, LibraryError, ScanPage, StorageError, StoredItem};
 use crate::service::ThreadService;
-use threadkeep_core::plan::{LoadedThread, StoreWrite};
+use threadkeep_core::plan::StoreWrite;
 use threadkeep_core::runner::CallBill;
 use threadkeep_core::time::UnixTime;
 
@@ -131,18 +131,6 @@ fn call_for<T>(
     SERVICE.with(|service| f(service).map_err(|error| convert::error(error, Some(thread))))
 }
 
-/// Calls the service for an export that names a thread and answers it.
-fn call_for_thread(
-    thread: &str,
-    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<LoadedThread, crate::service::Error>,
-) -> Result<types::Thread, types::Error> {
-    call_for(thread, |service| {
-        let loaded = f(service)?;
-        let window = service.window(&loaded)?;
-        Ok(convert::thread(&loaded, window))
-    })
-}
-
 struct ThreadsComponent;
 
 impl exported::registry::Guest for ThreadsComponent {
@@ -158,7 +146,11 @@ impl exported::registry::Guest for ThreadsComponent {
     }
 
     fn get(thread: String) -> Result<types::Thread, types::Error> {
-        call_for_thread(&thread, |service| service.load(&thread))
+        call_for(&thread, |service| {
+            let loaded = service.load(&thread)?;
+            let window = service.window(&loaded)?;
+            Ok(convert::thread(&loaded, window))
+        })
     }
 
     fn list(
@@ -175,7 +167,12 @@ impl exported::registry::Guest for ThreadsComponent {
     }
 
     fn set_title(thread: String, title: Option<String>) -> Result<types::Thread, types::Error> {
-        call_for_thread(&thread, |service| service.set_title(&thread, title))
+        call_for(&thread, |service| {
+            // Read before the commit: no error after it may say that nothing was written.
+            let window = service.window(&service.load(&thread)?)?;
+            let loaded = service.set_title(&thread, title)?;
+            Ok(convert::thread(&loaded, window))
+        })
     }
 
     fn delete(_: String, _: Option<String>, _: Option<String>) -> Result<String, types::Error> {
@@ -205,7 +202,7 @@ impl exported::history::Guest for ThreadsComponent {
             service.entries(&thread, convert::page_start(after, cursor)?, None, limit)
         })?;
         Ok(exported::history::EntryPage {
-            entries: lines.into_iter().map(convert::entry).collect(),
+            entries: lines.into_iter().map(convert::entry_to_wit).collect(),
             cursor: convert::cursor(cursor),
         })
     }
@@ -273,7 +270,7 @@ impl exported::ledger::Guest for ThreadsComponent {
             unreadable: page
                 .unreadable
                 .into_iter()
-                .map(convert::unreadable)
+                .map(convert::unreadable_to_wit)
                 .collect(),
             cursor: page.cursor,
         })
@@ -383,7 +380,7 @@ impl exported::transcript::Guest for ThreadsComponent {
         call_for(&thread, |service| {
             service.render(&thread, &what, at, convert::page_start(after, cursor)?)
         })
-        .map(convert::piece)
+        .map(convert::piece_to_wit)
     }
 
     fn search(_: String, _: String, _: u32, _: Option<String>) -> Result<String, types::Error> {

@@ -11,13 +11,13 @@ mod ledger;
 mod registry;
 mod thread;
 
-pub use damage::{recovery, statistics, sweep_page_to_wit, unreadable};
+pub use damage::{recovery, statistics, sweep_page_to_wit, unreadable_to_wit};
 pub use ledger::{account, admission, bill, branches, charges, estimate};
 
 pub use errors::{error, not_built_error};
 pub use history::{
-    append_to_wit, change_events, cursor, entry, events, expected_version, opened_to_wit,
-    page_start, piece, snapshot,
+    append_to_wit, change_events, cursor, entry_to_wit, events, expected_version, opened_to_wit,
+    page_start, piece_to_wit, snapshot,
 };
 pub use imports::{item, key, library_error, op, record_damage, storage_error};
 pub use registry::{draft, filter, row_page};

@@ -57,7 +57,6 @@ pub fn plant_link<P: HostPorts>(service: &ThreadService<P>, tip: &str, link: &st
         ("directive", old.directive.clone()),
         ("agent", old.agent.clone()),
         ("task", old.task.clone()),
-        ("parent", old.parent.as_deref().map(id::key)),
     ];
     for (name, value) in names {
         writes.extend(value.map(|value| index_write(name, &value, made, &link_key)));

@@ -100,7 +100,7 @@ pub enum Error {
     NewerFormat {
         /// The thread, or the root of its chain.
         thread: String,
-        /// The kind of the record: `thread`, `head` or `chain`.
+        /// The kind of the record: `thread`, `head`, `chain`, `hold` or `creation key`.
         record: &'static str,
         /// Its format.
         format: u32,

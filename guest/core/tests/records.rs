@@ -155,7 +155,7 @@ const RECORDS: [(RewriteFn, &str); 16] = [
     ),
     (
         rewrite!(Attempt),
-        r#"{"version":7,"amount":5,"output":9,"estimate":"aa","bill":"bb"}"#,
+        r#"{"format":1,"version":7,"amount":5,"output":9,"estimate":"aa","bill":"bb"}"#,
     ),
     (
         rewrite!(ChargedAttempt),
@@ -182,7 +182,7 @@ const RECORDS: [(RewriteFn, &str); 16] = [
     ),
     (
         rewrite!(CreationRecord),
-        r#"{"draft":"00ff","thread":"Research-1"}"#,
+        r#"{"format":1,"draft":"00ff","thread":"Research-1"}"#,
     ),
 ];
 
@@ -320,6 +320,13 @@ fn older_and_newer_texts_are_read() {
         ),
     );
     assert_eq!(rewrite!(Event)(without), with);
+    // Records that are kept for ever had no format at first.
+    let text = r#"{"draft":"00ff","thread":"Research-1"}"#;
+    let written = r#"{"format":1,"draft":"00ff","thread":"Research-1"}"#;
+    assert_eq!(rewrite!(CreationRecord)(text), written);
+    let text = r#"{"version":7,"amount":5,"output":9,"estimate":"aa"}"#;
+    let written = r#"{"format":1,"version":7,"amount":5,"output":9,"estimate":"aa"}"#;
+    assert_eq!(rewrite!(Attempt)(text), written);
     let shuffled = r#"{"text":"t","type":"partial"}"#;
     assert_eq!(
         rewrite!(Event)(shuffled),

@@ -8,7 +8,7 @@ use crate::service::maintenance::RecoveryPage;
 use crate::service::sweep::SweepPage;
 use std::collections::BTreeMap;
 
-pub fn unreadable((thread, why): (String, RecordDamage)) -> types::Unreadable {
+pub fn unreadable_to_wit((thread, why): (String, RecordDamage)) -> types::Unreadable {
     let RecordDamage { code, message } = why;
     let why = types::Failure { code, message };
     types::Unreadable { thread, why }
@@ -16,7 +16,11 @@ pub fn unreadable((thread, why): (String, RecordDamage)) -> types::Unreadable {
 
 pub fn sweep_page_to_wit(swept: SweepPage) -> exported::runner::Swept {
     exported::runner::Swept {
-        unreadable: swept.unreadable.into_iter().map(unreadable).collect(),
+        unreadable: swept
+            .unreadable
+            .into_iter()
+            .map(unreadable_to_wit)
+            .collect(),
         cursor: swept.cursor,
     }
 }
@@ -39,7 +43,11 @@ pub fn recovery(recovery: RecoveryPage) -> exported::maintenance::Recovery {
     exported::maintenance::Recovery {
         closed: recovery.closed,
         held: recovery.held.iter().filter_map(lease).collect(),
-        unreadable: recovery.unreadable.into_iter().map(unreadable).collect(),
+        unreadable: recovery
+            .unreadable
+            .into_iter()
+            .map(unreadable_to_wit)
+            .collect(),
         cursor: recovery.cursor,
     }
 }

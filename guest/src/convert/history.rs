@@ -63,7 +63,7 @@ pub fn snapshot(
     }
 }
 
-pub fn piece(piece: DocumentPiece) -> exported::transcript::Piece {
+pub fn piece_to_wit(piece: DocumentPiece) -> exported::transcript::Piece {
     exported::transcript::Piece {
         text: piece.text,
         version: piece.version,
@@ -86,7 +86,7 @@ pub fn append_to_wit(written: &AppendOutcome) -> exported::history::Written {
     }
 }
 
-pub fn entry(line: StoredEntry) -> types::Entry {
+pub fn entry_to_wit(line: StoredEntry) -> types::Entry {
     types::Entry {
         version: line.entry.version,
         reason: line.entry.reason.as_str().to_owned(),

@@ -12,11 +12,11 @@ use threadkeep_core::runner::CallBill;
 /// Returns the account that a thread draws on.
 pub fn account(loaded: &LoadedThread) -> types::Account {
     let chain = loaded.chain.value.draws_on(&loaded.thread.value.chain);
-    one(chain, loaded.account())
+    account_to_wit(chain, loaded.account())
 }
 
 #[inline(never)]
-fn one(chain: &str, account: &Account) -> types::Account {
+fn account_to_wit(chain: &str, account: &Account) -> types::Account {
     types::Account {
         chain: chain.to_owned(),
         parent: account.parent.clone(),
@@ -39,7 +39,7 @@ pub fn branches(branches: &[(LoadedThread, u32)]) -> Vec<exported::ledger::Branc
             depth: *depth,
             status: loaded.head.value.status.to_string(),
             spend: loaded.head.value.counters.spend.get(),
-            account: own.then(|| one(&loaded.thread.value.chain, &chain.account)),
+            account: own.then(|| account_to_wit(&loaded.thread.value.chain, &chain.account)),
         }
     };
     branches.iter().map(branch).collect()

@@ -1,7 +1,7 @@
 //! Conversions between WIT and core for the interface `registry`.
 
 use super::thread::{cost, limits_in};
-use super::{exported, instant, other_kind_error, unreadable};
+use super::{exported, instant, other_kind_error, unreadable_to_wit};
 use crate::service::Error;
 use crate::service::store::LoadedPage;
 use threadkeep_core::error::Error as CoreError;
@@ -50,13 +50,13 @@ pub fn filter(filter: exported::registry::Filter) -> Result<Option<(&'static str
 
 pub fn row_page((page, cursor): (LoadedPage, Option<String>)) -> exported::registry::RowPage {
     exported::registry::RowPage {
-        threads: page.threads.iter().map(row).collect(),
-        unreadable: page.unreadable.into_iter().map(unreadable).collect(),
+        threads: page.threads.iter().map(row_to_wit).collect(),
+        unreadable: page.unreadable.into_iter().map(unreadable_to_wit).collect(),
         cursor,
     }
 }
 
-fn row(loaded: &LoadedThread) -> exported::registry::Row {
+fn row_to_wit(loaded: &LoadedThread) -> exported::registry::Row {
     let (record, head) = (&loaded.thread.value, &loaded.head.value);
     exported::registry::Row {
         id: record.id.clone(),

@@ -5,9 +5,9 @@
 //! chain record of an earlier build has no last spawn number; its children are found in the index
 //! of parents, by the thread that spawned them.
 
-use super::store::find_record;
+use super::store::{CONTENTION, DECISION_TRIES_MAX, find_record};
 use super::{Error, ThreadService};
-use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage};
+use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage, StorageError};
 use threadkeep_core::error::{Error as CoreError, cut};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{ChildSnapshot, WaitRequest};
@@ -16,7 +16,7 @@ use threadkeep_core::thread::{ChainRecord, WAIT_MAX};
 use threadkeep_core::{id, key};
 
 /// Index entries of one page, and most pages, that are searched for one child.
-const INDEX_PAGE_ENTRIES: u32 = 500;
+pub(super) const INDEX_PAGE_ENTRIES: u32 = 500;
 const INDEX_PAGES_MAX: usize = 10;
 
 /// The name of an index and the value under which it has the children of a chain.
@@ -75,10 +75,11 @@ impl<P: HostPorts> ThreadService<P> {
             } else if let Ok(first) = found
                 && !first.is_tip()
             {
-                let tip = first.tip_key();
-                let why = others.unreadable.iter().find(|(name, _)| *name == tip);
-                let other = || RecordDamage::contradiction("the tip of its chain is another's");
-                *found = Err(why.map_or_else(other, |(_, why)| why.clone()));
+                // It may have been continued between the reads.
+                *found = match self.load_tip(first.clone()) {
+                    Ok(tip) => Ok(tip),
+                    Err(error) => Err(error.into_damage()?),
+                };
             }
         }
         Ok(found)
@@ -120,12 +121,22 @@ impl<P: HostPorts> ThreadService<P> {
         Ok(tip.filter(|tip| tip != root))
     }
 
-    /// Returns the tip of a thread's chain: the thread itself, unless it was continued.
-    pub fn load_tip(&self, loaded: LoadedThread) -> Result<LoadedThread, Error> {
-        match loaded.is_tip() {
-            true => Ok(loaded),
-            false => self.load(&loaded.chain.value.tip),
+    /// Returns the tip of a thread's chain: the thread itself, unless it was continued, which may
+    /// happen between the reads, too.
+    pub fn load_tip(&self, mut loaded: LoadedThread) -> Result<LoadedThread, Error> {
+        let root = loaded.chain_key();
+        for _ in 0..DECISION_TRIES_MAX {
+            if loaded.is_tip() {
+                return Ok(loaded);
+            }
+            loaded = self.load(&loaded.chain.value.tip)?;
+            if loaded.chain_key() != root {
+                let message = "the tip of its chain is another's";
+                return Err(CoreError::Corrupt(message.to_owned()).into());
+            }
         }
+        let message = format!("the chain {root} kept growing: repeat the call");
+        Err(StorageError::Unavailable(CONTENTION.into(), message).into())
     }
 
     /// Returns the keys of the newest children, oldest first.

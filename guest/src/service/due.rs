@@ -214,12 +214,12 @@ impl<P: HostPorts> ThreadService<P> {
             Some(given) => (true, Some(given).filter(|given| !given.is_empty())),
             None => (false, cursor),
         };
-        let (branches, next) = self.tree(top, cursor)?;
+        let page = self.tree_page(top, cursor)?;
         // The driver of a tree decides itself about starting the top; the threads below continue
         // with it.
-        let threads = branches.into_iter();
+        let threads = page.branches.into_iter();
         let threads = threads.filter(|(loaded, _)| is_new(&loaded.head.value) == lists_new);
-        let cursor = match next {
+        let cursor = match page.cursor {
             Some(next) if lists_new => Some(format!("{NEW_LIST}{next}")),
             None if !lists_new => Some(NEW_LIST.to_owned()),
             next => next,

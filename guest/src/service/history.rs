@@ -73,8 +73,12 @@ impl<P: HostPorts> ThreadService<P> {
         let rest = path.after(after).until(until);
         let mut lines: Vec<StoredEntry> = Vec::new();
         if let Some(range) = rest.ranges.first() {
-            for (_, text) in self.range_entries(&loaded, *range, range.from, limit, false)? {
+            for (version, text) in self.range_entries(&loaded, *range, range.from, limit, false)? {
                 let entry = Entry::from_text(&text)?;
+                // Its own word is the cursor of the page: a reader could go round for ever.
+                if entry.version != version {
+                    return Err(missing_entry(range.thread, version));
+                }
                 lines.push(StoredEntry { entry, text });
             }
         }

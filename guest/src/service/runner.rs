@@ -209,8 +209,10 @@ impl<P: HostPorts> ThreadService<P> {
         });
         if let (Err(error), Some(intent)) = (&done, signal.intent())
             && error.is_damage()
+            && !matches!(error, Error::Core(CoreError::NewerFormat { .. }))
         {
-            // It cannot be ended itself; what it spawned is told in its place.
+            // It cannot be ended itself; what it spawned is told in its place. Below a record of a
+            // newer program nothing is changed: that program ends it, with all that it spawned.
             self.propagate_below_lost(thread, intent)?;
         }
         done.map(DecisionOutcome::into_loaded)

@@ -541,22 +541,26 @@ impl<P: HostPorts> ThreadService<P> {
     /// Commits a plan; returns true if it is written, false after a conflict. If the outcome is
     /// unknown, the entry in the history tells.
     pub fn commit(&self, plan: &CommitPlan) -> Result<bool, Error> {
+        let mut doubt = None;
         for _ in 0..UNKNOWN_OUTCOME_TRIES_MAX {
-            match self.ports.commit(plan.writes.clone(), plan.closing) {
-                Ok(committed) => return Ok(committed),
-                Err(StorageError::OutcomeUnknown(code, message)) => {
-                    match self.resolve_unknown_outcome(plan) {
-                        Ok(Some(committed)) => return Ok(committed),
-                        Ok(None) if plan.logged.is_some() => {}
-                        // An error of the look-up tells nothing of the commit: `unavailable`, say,
-                        // would tell the caller that nothing was written.
-                        Ok(None) | Err(_) => {
-                            return Err(StorageError::OutcomeUnknown(code, message).into());
-                        }
-                    }
-                }
-                Err(error) => return Err(error.into()),
+            let answer = self.ports.commit(plan.writes.clone(), plan.closing);
+            let unknown = match (&answer, doubt.take()) {
+                (Err(unknown @ StorageError::OutcomeUnknown(..)), _) => unknown.clone(),
+                (Ok(true), _) | (_, None) => return Ok(answer?),
+                // An earlier try may have been written since: it may be the writer that this one
+                // has met.
+                (Ok(false) | Err(_), Some(unknown)) => unknown,
+            };
+            match (self.resolve_unknown_outcome(plan), answer) {
+                (Ok(Some(committed)), _) => return Ok(committed),
+                // What this try has met stands in the way of the earlier ones, too.
+                (Ok(None), Ok(_)) => return Ok(false),
+                (Ok(None), Err(StorageError::OutcomeUnknown(..))) if plan.logged.is_some() => {}
+                // Neither this error nor one of the look-up tells what became of the earlier try:
+                // `unavailable`, say, would tell the caller that nothing was written.
+                _ => return Err(unknown.into()),
             }
+            doubt = Some(unknown);
         }
         Err(Error::Storage(StorageError::OutcomeUnknown(
             "outcome".into(),

@@ -4,6 +4,7 @@
 //! head names, and tells the tip of each.
 
 use super::child_chains::{child_index, child_range};
+use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage};
 use std::collections::BTreeSet;
@@ -14,17 +15,12 @@ use threadkeep_core::{id, key};
 
 /// Children that one call of `sweep` visits.
 const SWEEP_CHILDREN_MAX: u32 = 50;
-/// Most pages of threads below those that cannot be read which one call tells: an index that was
-/// forged may name them in a circle.
+/// Most pages of threads below those that cannot be read in which one call tells somebody.
 const LOST_PAGES_MAX: u32 = 20;
+/// Most pages of the indexes of those that cannot be read which one call reads.
+const LOST_READS_MAX: u32 = 200;
 
 impl<P: HostPorts> ThreadService<P> {
-    /// Does the same as [`ThreadService::sweep_page`]. Returns the start of the next page, or
-    /// `None` if all children were visited.
-    pub fn sweep(&self, thread: &str, cursor: Option<String>) -> Result<Option<String>, Error> {
-        Ok(self.sweep_page(thread, cursor)?.cursor)
-    }
-
     /// Applies the end intent of a thread, and propagates it to a page of its children. If it
     /// cannot reach a child, the head of the thread keeps the intent, and a later sweep propagates
     /// it again.
@@ -47,7 +43,8 @@ impl<P: HostPorts> ThreadService<P> {
         let from = place.from.filter(|_| place.same_intent).unwrap_or(&start);
         let page = self.scan_names(key::INDEX, (from, &end), SWEEP_CHILDREN_MAX, false)?;
         let (_, parent) = child_index(&loaded);
-        let mut unreadable = self.propagate_to_each((&parent, &page.keys()), (intent, last))?;
+        let told = self.propagate_to_each((&parent, &page.keys()), (intent, last))?;
+        let mut unreadable = told.unreadable;
         let lost = lost_chains(&unreadable).collect();
         unreadable.extend(self.propagate_below(lost, intent)?);
         let kept = !unreadable.is_empty() || place.same_intent && place.has_unreached;
@@ -64,14 +61,14 @@ impl<P: HostPorts> ThreadService<P> {
         })
     }
 
-    /// Passes the end intent to the tip of each of these chains, up to the spawn number `last`;
-    /// returns those that it cannot reach.
+    /// Passes the end intent to the tip of each of these chains, up to the spawn number `last`.
     fn propagate_to_each(
         &self,
         (parent, keys): (&str, &[String]),
         (intent, last): (EndIntent, Option<u64>),
-    ) -> Result<Vec<(String, RecordDamage)>, Error> {
-        let mut unreadable = Vec::new();
+    ) -> Result<ToldChains, Error> {
+        let mut told_chains = ToldChains::default();
+        let unreadable = &mut told_chains.unreadable;
         for (key, tip) in keys.iter().zip(self.load_children(parent, keys)?) {
             let child = match tip {
                 Ok(child) => child,
@@ -97,11 +94,12 @@ impl<P: HostPorts> ThreadService<P> {
                     moment,
                 )?)
             });
-            if let Err(error) = told {
-                unreadable.push((key.clone(), error.into_damage()?));
+            match told {
+                Ok(done) => told_chains.changed |= matches!(done, DecisionOutcome::Committed(_)),
+                Err(error) => unreadable.push((key.clone(), error.into_damage()?)),
             }
         }
-        Ok(unreadable)
+        Ok(told_chains)
     }
 
     /// Tells the children of a thread that was to be ended and cannot be read.
@@ -121,29 +119,42 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Tells the children of chains whose tips cannot be read, which pass nothing on themselves.
-    /// Those of them that cannot be told either are returned, and theirs are told in turn.
+    /// Those of them that cannot be told either are returned, and theirs are told in turn. A page
+    /// in which everybody was told before takes no place of another, so that a repeated sweep gets
+    /// further; the chains whose children a call did not reach are named with the reason.
     fn propagate_below(
         &self,
         mut lost: Vec<String>,
         intent: EndIntent,
     ) -> Result<Vec<(String, RecordDamage)>, Error> {
-        let (mut unreadable, mut pages) = (Vec::new(), 0);
+        // An index that was forged may name them in a circle.
+        let mut known: BTreeSet<String> = lost.iter().cloned().collect();
+        let (mut unreadable, mut changed, mut read) = (Vec::new(), 0, 0);
         while let Some(parent) = lost.pop() {
             // Its records do not say which of the two indexes has its children.
             let mut told = BTreeSet::new();
             for name in [key::CHILD, "parent"] {
                 let (start, end) = child_range(&(name, parent.clone()));
                 let mut from = Some(start);
-                while let Some(start) = from.take().filter(|_| pages < LOST_PAGES_MAX) {
+                while let Some(start) = from.take() {
+                    if changed == LOST_PAGES_MAX || read == LOST_READS_MAX {
+                        lost.push(parent);
+                        unreadable.extend(lost.into_iter().map(|key| (key, unreached_damage())));
+                        return Ok(unreadable);
+                    }
                     let page =
                         self.scan_names(key::INDEX, (&start, &end), SWEEP_CHILDREN_MAX, false)?;
                     let keys = page.keys().into_iter();
                     let keys: Vec<String> = keys.filter(|key| told.insert(key.clone())).collect();
                     let found = self.propagate_to_each((&parent, &keys), (intent, None))?;
-                    lost.extend(lost_chains(&found));
-                    unreadable.extend(found);
+                    let below = lost_chains(&found.unreadable);
+                    let below: Vec<String> =
+                        below.filter(|key| known.insert(key.clone())).collect();
+                    changed += u32::from(found.changed || !below.is_empty());
+                    lost.extend(below);
+                    unreadable.extend(found.unreadable);
                     from = page.cursor;
-                    pages += 1;
+                    read += 1;
                 }
             }
         }
@@ -151,11 +162,25 @@ impl<P: HostPorts> ThreadService<P> {
     }
 }
 
+/// The problem of a chain whose children a sweep did not come to.
+fn unreached_damage() -> RecordDamage {
+    RecordDamage::contradiction("more threads below it are lost than one call tells: sweep again")
+}
+
 /// Returns the keys of the chains whose children are told in their place. A thread that is no child
 /// of the sweep's is not among them.
 fn lost_chains(unreadable: &[(String, RecordDamage)]) -> impl Iterator<Item = String> {
     let lost = unreadable.iter().filter(|(_, why)| why.code != NOT_A_CHILD);
     lost.map(|(key, _)| key.clone())
+}
+
+/// The result of telling some chains of an end.
+#[derive(Debug, Default)]
+struct ToldChains {
+    /// True if one was not told before.
+    changed: bool,
+    /// Those that the intent could not reach: name and problem.
+    unreadable: Vec<(String, RecordDamage)>,
 }
 
 /// Returns the range of the index entries of the children that a thread's sweep is meant for. The

@@ -4,11 +4,11 @@
 //! together, so a page needs few reads. A cursor is the path to the last thread of its page: the
 //! top, then for each level the index and the place in it by which a child is found.
 
-use super::child_chains::{ChildIndex, child_index, child_range};
+use super::child_chains::{ChildIndex, INDEX_PAGE_ENTRIES, child_index, child_range};
 use super::store::check_cursor;
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::{id, key};
@@ -18,9 +18,6 @@ pub const TREE_THREADS_MAX: usize = 50;
 
 /// Most levels of a tree that a cursor may go down.
 const TREE_DEPTH_MAX: usize = 1_000;
-
-/// Threads of a page of a tree with their depths, and the start of the next page.
-pub type BranchPage = (Vec<(LoadedThread, u32)>, Option<String>);
 
 /// A page of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,9 +33,27 @@ pub struct TreePage {
 /// A child that was read: the end of the name of its index entry, and the tip or its problem.
 type FoundChild = (String, Result<LoadedThread, RecordDamage>);
 
+/// Name of the index of children in the cursor of a chain whose records are lost: the index of
+/// parents is read after it.
+const LOST_CHILD: &str = "lost-child";
+/// Name of the index of parents in such a cursor: it follows the index of children.
+const LOST_PARENT: &str = "lost-parent";
+
+/// The place of a level among the indexes that have the children of its chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LevelPart {
+    /// The one index that has all.
+    Whole,
+    /// The first of two.
+    First,
+    /// The second of two: what the first names is left out.
+    Second,
+}
+
 /// The children of one chain that were not visited yet.
 struct TreeLevel {
     index: ChildIndex,
+    part: LevelPart,
     /// Children that were read.
     read: VecDeque<FoundChild>,
     /// Start of the part of the index that was not read.
@@ -50,21 +65,40 @@ impl TreeLevel {
         let (start, _) = child_range(&index);
         Self {
             index,
+            part: LevelPart::Whole,
             read: VecDeque::new(),
             from: Some(start),
+        }
+    }
+
+    /// Returns the level of a cursor by its name there.
+    fn of_name(name: &str, root: String) -> Option<Self> {
+        let (index, part) = match name {
+            key::CHILD => (key::CHILD, LevelPart::Whole),
+            "parent" => ("parent", LevelPart::Whole),
+            LOST_CHILD => (key::CHILD, LevelPart::First),
+            LOST_PARENT => ("parent", LevelPart::Second),
+            _ => return None,
+        };
+        Some(Self {
+            part,
+            ..Self::of_index((index, root))
+        })
+    }
+
+    /// Returns its name in a cursor.
+    fn name(&self) -> &'static str {
+        match self.part {
+            LevelPart::Whole => self.index.0,
+            LevelPart::First => LOST_CHILD,
+            LevelPart::Second => LOST_PARENT,
         }
     }
 }
 
 impl<P: HostPorts> ThreadService<P> {
     /// Reads a page of a thread and all that it spawned, each after its spawner, with its depth.
-    /// Threads that cannot be read are left out. The second value is the start of the next page.
-    pub fn tree(&self, thread: &str, cursor: Option<&str>) -> Result<BranchPage, Error> {
-        let page = self.tree_page(thread, cursor)?;
-        Ok((page.branches, page.cursor))
-    }
-
-    /// Reads the same page, with the threads that cannot be read.
+    /// Threads that cannot be read are listed apart.
     pub fn tree_page(&self, thread: &str, cursor: Option<&str>) -> Result<TreePage, Error> {
         let top = self.top_key(thread)?;
         let mut page = TreePage::default();
@@ -96,7 +130,7 @@ impl<P: HostPorts> ThreadService<P> {
             };
             path.truncate(depth);
             let child = key::last_part(&tail);
-            path.push(format!("{}\u{1}{tail}", level.index.0));
+            path.push(format!("{}\u{1}{tail}", level.name()));
             let below = self.level_below(&child, &tip)?;
             page.push(&child, depth as u32, tip);
             visited += 1;
@@ -135,14 +169,15 @@ impl<P: HostPorts> ThreadService<P> {
         }
     }
 
-    /// Returns the level below a chain whose records do not say which index has its children.
+    /// Returns the level below a chain whose records do not say which index has its children: a
+    /// chain that an earlier build began has some in the one and all in the other, and one of
+    /// several links the other way round.
     fn level_below_lost(&self, root: &str) -> Result<Option<TreeLevel>, Error> {
-        for name in [key::CHILD, "parent"] {
-            let level = TreeLevel::of_index((name, root.to_owned()));
-            let (start, end) = child_range(&level.index);
+        for (index, name) in [(key::CHILD, LOST_CHILD), ("parent", "parent")] {
+            let (start, end) = child_range(&(index, root.to_owned()));
             let page = self.scan_names(key::INDEX, (&start, &end), 1, false)?;
             if !page.names.is_empty() {
-                return Ok(Some(level));
+                return Ok(TreeLevel::of_name(name, root.to_owned()));
             }
         }
         Ok(None)
@@ -150,19 +185,44 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Returns the next child of a level; reads at most `limit` more of them where none is left.
     fn next_child(&self, level: &mut TreeLevel, limit: usize) -> Result<Option<FoundChild>, Error> {
-        let (start, end) = child_range(&level.index);
-        while level.read.is_empty()
-            && let Some(from) = level.from.take()
-        {
+        while level.read.is_empty() {
+            let Some(from) = level.from.take() else {
+                if level.part != LevelPart::First {
+                    break;
+                }
+                level.part = LevelPart::Second;
+                level.index.0 = "parent";
+                level.from = Some(child_range(&level.index).0);
+                continue;
+            };
+            let (start, end) = child_range(&level.index);
             let page = self.scan_names(key::INDEX, (&from, &end), limit as u32, false)?;
-            let tips = self.load_children(&level.index.1, &page.keys())?;
+            let mut names = page.names;
+            if level.part == LevelPart::Second && !names.is_empty() {
+                let first = self.indexed_children(&level.index.1)?;
+                names.retain(|name| !first.contains(&key::last_part(name)));
+            }
+            let keys: Vec<String> = names.iter().map(|name| key::last_part(name)).collect();
+            let tips = self.load_children(&level.index.1, &keys)?;
             // A foreign store may name what was not asked for.
-            let tails = page.names.iter();
-            let tails = tails.map(|name| name.get(start.len()..).unwrap_or_default().to_owned());
+            let tail = |name: &String| name.get(start.len()..).unwrap_or_default().to_owned();
+            let tails = names.iter().map(tail);
             level.read.extend(tails.zip(tips));
             level.from = page.cursor;
         }
         Ok(level.read.pop_front())
+    }
+
+    /// Returns the keys of all that the index of children has under a chain.
+    fn indexed_children(&self, root: &str) -> Result<BTreeSet<String>, Error> {
+        let (start, end) = child_range(&(key::CHILD, root.to_owned()));
+        let (mut children, mut from) = (BTreeSet::new(), Some(start));
+        while let Some(start) = from.take() {
+            let page = self.scan_names(key::INDEX, (&start, &end), INDEX_PAGE_ENTRIES, false)?;
+            children.extend(page.keys());
+            from = page.cursor;
+        }
+        Ok(children)
     }
 
     /// Returns the path of a cursor, and the levels that are left to be visited.
@@ -175,12 +235,7 @@ impl<P: HostPorts> ThreadService<P> {
         let (mut parent, mut levels) = (top.to_owned(), Vec::new());
         for part in &path[1..] {
             let (name, tail) = part.split_once('\u{1}').ok_or_else(refused)?;
-            let name = match name {
-                key::CHILD => key::CHILD,
-                "parent" => "parent",
-                _ => return Err(refused()),
-            };
-            let mut level = TreeLevel::of_index((name, parent));
+            let mut level = TreeLevel::of_name(name, parent).ok_or_else(refused)?;
             let (start, end) = child_range(&level.index);
             let from = format!("{start}{tail}\0");
             check_cursor(Some(&from), &start, &end)?;

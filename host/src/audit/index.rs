@@ -272,7 +272,7 @@ fn is_indexed(name: &str, key: &str, (thread, head, record): (&Value, &Value, &V
         "recency" => ("", moved),
         "status" => (text(&head["status"]), moved),
         "chain" => (chain.as_str(), made),
-        "parent" => (parent.as_str(), made),
+        "parent" if thread["previous"].is_null() => (parent.as_str(), made),
         "directive" => (text(&thread["directive"]), made),
         "agent" => (text(&thread["agent"]), made),
         "task" => (text(&thread["task"]), made),

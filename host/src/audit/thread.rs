@@ -37,7 +37,10 @@ impl ThreadRecords {
             number(&self.head["recency"]),
             millis(&self.thread["created"]),
         );
+        // A link of a chain is found by the entry of its root.
+        let is_link = !self.thread["previous"].is_null();
         let parent = key_of(&self.thread["parent"]);
+        let parent = if is_link { "" } else { &parent };
         let mut keys = vec![index_key("recency", "", moved, &self.key)];
         for (name, value, at) in [
             ("status", self.status(), moved),
@@ -45,7 +48,7 @@ impl ThreadRecords {
             ("directive", text(&self.thread["directive"]), made),
             ("agent", text(&self.thread["agent"]), made),
             ("task", text(&self.thread["task"]), made),
-            ("parent", &parent, made),
+            ("parent", parent, made),
         ] {
             if !value.is_empty() {
                 keys.push(index_key(name, value, at, &self.key));

@@ -10,6 +10,7 @@
 
 mod conversation;
 mod events;
+mod hand_off;
 mod nonce;
 mod observer;
 mod perform;
@@ -37,7 +38,7 @@ use crate::tenant::{RecoveryReport, Tenant};
 use crate::tools::ToolSet;
 use crate::wit::{self, runner};
 use conversation::ThreadConversation;
-use parking_lot::Mutex;
+use hand_off::HandOffLog;
 use queue::{RunLease, describe_holder};
 use run_admission::{RunAdmission, release_if_refused};
 use std::sync::Arc;
@@ -75,14 +76,8 @@ pub struct Driver {
     tree_changed: Arc<Notify>,
     /// Set once the first run of the tree has begun.
     has_begun: Arc<AtomicBool>,
-    /// The runs of the tree that went on in another thread, in order, until the tree takes note.
-    hand_offs: Arc<Mutex<Vec<ThreadHandOff>>>,
-}
-
-/// A run that was in one thread and goes on in another.
-struct ThreadHandOff {
-    from: String,
-    to: String,
+    /// The runs that went on in another thread.
+    hand_offs: HandOffLog,
 }
 
 /// Reason why a run could not be performed to its end. The thread is as its last commit left it.
@@ -153,7 +148,7 @@ impl Driver {
             shared,
             tree_changed: Arc::default(),
             has_begun: Arc::default(),
-            hand_offs: Arc::default(),
+            hand_offs: HandOffLog::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Notices of durable changes for an observer of a driver.
 
-use super::{Driver, ThreadHandOff};
+use super::Driver;
 use crate::wit::runner;
 
 /// Notified of every durable change of a thread, after it; must not block.
@@ -77,13 +77,5 @@ impl Driver {
         let page = self.tenant.entries(thread, after, 1, None);
         let entry = page.await.ok()?.entries.into_iter().next()?;
         (entry.version == version).then_some(entry.reason)
-    }
-
-    /// Lets the tree of a run know that the run goes on in another thread.
-    pub(super) fn record_hand_off(&self, from: &str, to: &str) {
-        self.hand_offs.lock().push(ThreadHandOff {
-            from: from.to_owned(),
-            to: to.to_owned(),
-        });
     }
 }

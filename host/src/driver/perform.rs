@@ -133,7 +133,7 @@ impl Run<'_> {
             return;
         }
         let from = std::mem::replace(&mut self.thread, thread.to_owned());
-        self.driver.record_hand_off(&from, thread);
+        self.driver.hand_offs.record(&from, thread);
         // The caller may have written the id in other letters.
         if from.eq_ignore_ascii_case(thread) {
             return;

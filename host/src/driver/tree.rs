@@ -11,9 +11,8 @@
 
 mod look;
 
-use super::{
-    DriveError, Driver, EndedRun, EventSink, RunEvent, StopLevel, StopReceiver, ThreadHandOff,
-};
+use super::hand_off::{HandOffLog, ThreadHandOff};
+use super::{DriveError, Driver, EndedRun, EventSink, RunEvent, StopLevel, StopReceiver};
 use crate::ceilings::RunPermit;
 use crate::error::{CallError, describe};
 use crate::wit::{self, runner};
@@ -127,7 +126,7 @@ impl Driver {
         let driver = Self {
             tree_changed: Arc::default(),
             has_begun: Arc::default(),
-            hand_offs: Arc::default(),
+            hand_offs: HandOffLog::of_tree(),
             ..self.clone()
         };
         let tree = RunTree {
@@ -312,8 +311,7 @@ impl RunTree<'_> {
 
     /// Takes note of the runs that went on in another thread.
     fn follow_hand_offs(&mut self) {
-        let hand_offs = std::mem::take(&mut *self.driver.hand_offs.lock());
-        for ThreadHandOff { from, to } in hand_offs {
+        for ThreadHandOff { from, to } in self.driver.hand_offs.take() {
             for run in &mut self.running {
                 if run.current == from {
                     run.current.clone_from(&to);

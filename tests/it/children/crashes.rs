@@ -67,8 +67,12 @@ impl TreeProcess {
     }
 
     fn load_all(&self) -> Result<Vec<LoadedThread>, Error> {
-        let (branches, _) = self.world.service.tree(TOP, None)?;
-        Ok(branches.into_iter().map(|(loaded, _)| loaded).collect())
+        let page = self.world.service.tree_page(TOP, None)?;
+        Ok(page
+            .branches
+            .into_iter()
+            .map(|(loaded, _)| loaded)
+            .collect())
     }
 
     /// The reply of the model of a thread.
@@ -145,7 +149,7 @@ impl TreeProcess {
     fn sweep(&self, thread: &str) -> Result<(), Error> {
         let mut cursor = None;
         loop {
-            cursor = self.world.service.sweep(thread, cursor)?;
+            cursor = self.world.service.sweep_page(thread, cursor)?.cursor;
             if cursor.is_none() {
                 return Ok(());
             }

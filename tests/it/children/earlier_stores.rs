@@ -5,6 +5,7 @@
 use super::fixture::ThreadFamily;
 use crate::runner::fixture::says;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
 use threadkeep_component::service::ThreadService;
 use threadkeep_core::runner::Signal;
@@ -95,7 +96,12 @@ fn trees_of_an_earlier_build_go_on() {
     );
     let expected = vec![created.clone(), below.clone()];
     assert_eq!(sort_threads(due[1..].to_vec()), sort_threads(expected));
-    let tree = family.world.service.tree(&boss, None).unwrap().0;
+    let tree = family
+        .world
+        .service
+        .tree_page(&boss, None)
+        .unwrap()
+        .branches;
     assert_eq!(tree.len(), 5);
     // A child of this build, beside those of the earlier one.
     let young = family.spawn(json!({"directive": "work"}));
@@ -161,4 +167,41 @@ fn due_entries_of_an_earlier_build_are_found_and_rewritten() {
         "its next commit names the tree"
     );
     family.world.audit();
+}
+
+/// Symptom: the children of an earlier build were in no tree, no recovery and no list of due
+/// threads once the records of their parent were lost, if this build had spawned one more. Cause:
+/// only the index of children was read, which has none of them. Fix: both are read, and a child of
+/// both is named once. Kind: trees of two pages and one, most in either index.
+#[test]
+fn a_lost_parent_of_an_earlier_build_keeps_all_children() {
+    for (aged, young) in [(4, 1), (55, 3), (3, 55), (0, 4)] {
+        let family = ThreadFamily::new();
+        let (world, boss) = (&family.world, &family.boss);
+        let mut expected = BTreeSet::new();
+        for n in 0..aged {
+            expected.insert(world.spawn(boss, &format!("aged-{n}"), None));
+        }
+        age_store(&*world.store);
+        for n in 0..young {
+            expected.insert(world.spawn(boss, &format!("young-{n}"), None));
+        }
+        expected.insert(world.spawn("young-0", "below", None));
+        let head = RecordKey::new("head", boss);
+        let gone = CommitOp::Delete { key: head };
+        world.store.commit(&[gone], false).unwrap();
+        let (mut found, mut cursor) = (BTreeSet::new(), None::<String>);
+        loop {
+            let page = world.service.tree_page(boss, cursor.as_deref()).unwrap();
+            for (loaded, _) in page.branches {
+                let id = loaded.thread.value.id;
+                assert!(found.insert(id.clone()), "{id} is there twice");
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, expected, "{aged} {young}");
+    }
 }

@@ -125,7 +125,12 @@ impl ThreadFamily {
                     told = true;
                     let mut cursor = None;
                     loop {
-                        cursor = self.world.service.sweep(&thread, cursor).unwrap();
+                        cursor = self
+                            .world
+                            .service
+                            .sweep_page(&thread, cursor)
+                            .unwrap()
+                            .cursor;
                         if cursor.is_none() {
                             break;
                         }

@@ -4,13 +4,19 @@
 use super::fixture::ThreadFamily;
 use crate::runner::fixture::{calls, raise, says, user};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use threadkeep::storage::StorageBackend;
+use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::HostPorts;
+use threadkeep_component::service::ThreadService;
 use threadkeep_core::history::parse_user;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::{StoreWrite, WriteCondition};
 use threadkeep_core::runner::Signal;
 use threadkeep_core::thread::Head;
 use threadkeep_core::{id, json as core_json, key};
+use threadkeep_tests::interleaved_store::InterleavedStore;
+use threadkeep_tests::native::NativePorts;
 use threadkeep_tests::planted_links::plant_link;
 
 /// Suspends a running thread as the death of its holder does, and continues it in a second link.
@@ -123,13 +129,13 @@ fn trees_and_due_threads_show_the_tips_of_chains() {
     family.world.start(&child, None).unwrap();
     let grandchild = family.spawn_under(&child, json!({"directive": "work"}));
     let tip = continue_thread(&mut family, &child);
-    let (tree, cursor) = family.world.service.tree(&boss, None).unwrap();
-    let ids = tree.iter();
+    let tree = family.world.service.tree_page(&boss, None).unwrap();
+    let ids = tree.branches.iter();
     let ids: Vec<(&str, u32)> = ids
         .map(|(loaded, depth)| (loaded.thread.value.id.as_str(), *depth))
         .collect();
     assert_eq!(ids, [(&*boss, 0), (&*tip, 1), (&*grandchild, 2)]);
-    assert_eq!(cursor, None);
+    assert_eq!(tree.cursor, None);
     let mut due: Vec<String> = family.due().into_iter().map(|(thread, _)| thread).collect();
     due.sort();
     let mut expected = [tip.clone(), grandchild];
@@ -302,5 +308,40 @@ fn a_lost_link_is_an_outcome_for_those_beside_it() {
         let message = Signal::Message(parse_user(&user("x")).unwrap());
         let sent = family.world.service.signal(&boss, "m", &message);
         sent.expect("those beside it go on");
+    }
+}
+
+/// Symptom that is prevented: a child that was continued between two reads is told of as
+/// unreadable, or as ended. Cause: the tip that the first read named was none any more by the
+/// second. Fix: the chain is followed to its tip.
+#[test]
+fn a_child_that_is_continued_between_the_reads_is_found() {
+    for reads in [1, 2] {
+        let inner: Arc<dyn StorageBackend> = Arc::new(MemoryStore::new());
+        let store = Arc::new(InterleavedStore::new(Arc::clone(&inner)));
+        let mut family = ThreadFamily::over(Arc::<InterleavedStore>::clone(&store));
+        family.world.count("child");
+        let child = family.spawn_running("work");
+        let tip = continue_thread(&mut family, &child);
+        let first = family.load(&child);
+        let (newest, mut context) = ("newest", family.world.service.ports().context().clone());
+        context.storage = inner;
+        let before = tip.clone();
+        store.after_reads(reads - 1, move || {
+            plant_link(
+                &ThreadService::new(NativePorts::new(context)),
+                &before,
+                newest,
+            );
+        });
+        let found = match reads {
+            1 => family.world.service.load_tip(first),
+            _ => {
+                let key = id::key(&child);
+                let tips = family.world.service.load_tips(&[key]).unwrap();
+                Ok(tips.into_iter().next().unwrap().expect("it can be read"))
+            }
+        };
+        assert_eq!(found.unwrap().thread.value.id, newest);
     }
 }

@@ -252,12 +252,9 @@ impl RandomForest {
     }
 
     fn find_children(&mut self, parent: &LoadedThread) {
-        let (branches, _) = self
-            .world
-            .service
-            .tree(&parent.thread.value.id, None)
-            .unwrap();
-        for (branch, _) in branches {
+        let id = &parent.thread.value.id;
+        let page = self.world.service.tree_page(id, None).unwrap();
+        for (branch, _) in page.branches {
             let id = branch.thread.value.id;
             if !self.world.threads.contains(&id) {
                 self.world.threads.push(id);
@@ -537,7 +534,13 @@ impl RandomForest {
             .pages
             .remove(&thread)
             .filter(|_| !page.is_multiple_of(3));
-        if let Some(next) = self.world.service.sweep(&thread, cursor).unwrap() {
+        if let Some(next) = self
+            .world
+            .service
+            .sweep_page(&thread, cursor)
+            .unwrap()
+            .cursor
+        {
             self.pages.insert(thread, next);
         }
         self.count("sweep");

@@ -45,25 +45,33 @@ fn a_kill_that_comes_between_two_pages_of_a_cancel_reaches_all() {
     }
     let signal = |name: &str, signal| family.world.service.signal(&boss, name, &signal).unwrap();
     signal("cancel", Signal::Cancel);
-    let page = family.world.service.sweep(&boss, None).unwrap();
+    let page = family.world.service.sweep_page(&boss, None).unwrap().cursor;
     assert!(page.is_some(), "there is another page");
     signal("kill", Signal::Kill);
     let mut cursor = page;
     for _ in 0..3 {
-        cursor = family.world.service.sweep(&boss, cursor).unwrap();
+        cursor = family
+            .world
+            .service
+            .sweep_page(&boss, cursor)
+            .unwrap()
+            .cursor;
         if cursor.is_none() {
             break;
         }
     }
-    let (branches, rest) = family.world.service.tree(&boss, None).unwrap();
-    assert!(rest.is_some());
-    for (branch, _) in branches {
+    let page = family.world.service.tree_page(&boss, None).unwrap();
+    assert!(page.cursor.is_some());
+    for (branch, _) in page.branches {
         let (id, status) = (&branch.thread.value.id, branch.head.value.status);
         assert_eq!(status.as_str(), "killed", "{id}");
     }
-    let other = family.world.service.sweep(&boss, Some("kill x".to_owned()));
+    let other = family
+        .world
+        .service
+        .sweep_page(&boss, Some("kill x".to_owned()));
     assert!(
-        other.is_ok_and(|next| next.is_none()),
+        other.is_ok_and(|page| page.cursor.is_none()),
         "nothing is left to tell"
     );
 }

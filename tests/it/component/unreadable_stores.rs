@@ -138,3 +138,25 @@ async fn a_lost_run_whose_thread_cannot_be_read_stays_lost() {
     assert_eq!(driver.recover_lost().await.unwrap(), [&*thread]);
     assert_sound(&store.inner);
 }
+
+/// Symptom: a new title was written, and the answer was an error that says that nothing was. Cause:
+/// the window of the thread's model was read after the commit. Fix: it is read before.
+#[tokio::test]
+async fn a_title_that_was_written_is_answered() {
+    // The commits: created, started, the end, the title.
+    let store = FailingReads::new(&[(4, u32::MAX)]);
+    let shared = || tenant(Arc::<FailingReads>::clone(&store));
+    let first = shared();
+    let script = r#"[{"text": "done"}]"#;
+    let driver = scripted_driver(&first, script, &Arc::<CountingTools>::default(), "one");
+    let thread = first.create(draft(Some("work"))).await.unwrap().id;
+    let (sink, stop) = (EventSink::none(), StopReceiver::never());
+    driver.run(&thread, None, &sink, &stop).await.unwrap();
+    assert_eq!(store.commits.load(Ordering::SeqCst), 3);
+    // An instance that has not read the pin.
+    let titled = shared().set_title(&thread, Some("t".to_owned())).await;
+    let titled = titled.expect("it is written");
+    assert_eq!(titled.title.as_deref(), Some("t"));
+    assert!(titled.window.is_some());
+    assert_eq!(store.commits.load(Ordering::SeqCst), 4);
+}

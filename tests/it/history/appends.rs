@@ -1,7 +1,14 @@
 //! Appends: the events that are accepted, and the answer of an append.
 
 use super::{LoopHost, call_event, code, message_event, result_event};
+use crate::runner::fixture::RunnerFixture;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use threadkeep::storage::StorageBackend;
+use threadkeep_component::service::Error;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_tests::edited_log::EditedLog;
+use threadkeep_tests::fixture::MapLibrary;
 
 /// Builds an event from a word.
 fn event(word: &str) -> Value {
@@ -166,4 +173,29 @@ fn the_bounds_of_an_append_fire() {
     assert_eq!(code(&host.append(&many).unwrap_err()), "invalid");
     host.append(&many[..256]).unwrap();
     host.close("idle", None).unwrap();
+}
+
+/// Symptom: a reader of an entry whose text names an earlier version went round for ever. Cause:
+/// the cursor of a page was the entry's own word. Fix: the place in the log decides, and a page
+/// with another word is refused. Kind: the entries of a page.
+#[test]
+fn an_entry_that_names_another_version_is_refused() {
+    let store = Arc::new(EditedLog::new());
+    let shared: Arc<dyn StorageBackend> = Arc::<EditedLog>::clone(&store);
+    let mut world = RunnerFixture::over(shared, MapLibrary::small());
+    let chat = world.create(None);
+    for text in ["one", "two", "three"] {
+        let events = [message_event("user", text).to_string()];
+        world.service.append(&chat, None, None, &events).unwrap();
+    }
+    for (word, named) in [("3", "2"), ("2", "1"), ("1", "3")] {
+        let version = |word: &str| format!(r#""version":{word},"reason""#);
+        store.edit(&version(word), &version(named));
+        let after = word.parse::<u64>().unwrap() - 1;
+        let read = world.service.entries(&chat, after, None, 1);
+        let Err(Error::Core(CoreError::Corrupt(message))) = &read else {
+            panic!("{word} says {named}: {read:?}");
+        };
+        assert!(message.contains(&format!("version {word} ")), "{message}");
+    }
 }

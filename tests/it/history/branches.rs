@@ -1,7 +1,7 @@
 //! Threads that rest on others: their versions count on from the base, and they are read along
 //! their path.
 
-use super::branch_fixture::{LINK, ROOT, chain_of_two, link_of_root, link_plan};
+use super::branch_fixture::{LINK, ROOT, chain_of_two, link_of_root, link_plan, plant_link};
 use super::{call_event, code, message_event, result_event};
 use crate::audit::fixture::{create, open, run_to_end};
 use crate::runner::fixture::{RunnerFixture, calls, says};
@@ -10,8 +10,11 @@ use std::sync::Arc;
 use threadkeep::audit::{AuditReport, StoreInvariant, audit};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageBackend};
+use threadkeep_component::ports::HostPorts;
 use threadkeep_component::service::ledger::UnresolvedEstimate;
+use threadkeep_core::id;
 use threadkeep_core::money::NanoUsd;
+use threadkeep_core::plan::index_write;
 use threadkeep_core::runner::CallBill;
 use threadkeep_core::thread::StepKind;
 use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
@@ -329,4 +332,35 @@ fn contradictions_between_base_and_history_are_found() {
             assert_eq!(answer, planted.read, "{what:?}");
         }
     }
+}
+
+/// Symptom that is prevented: `registry.list` of a parent shows each link of a child as another
+/// child. Cause: each link had an entry in the index of parents. Fix: only a chain's root has one.
+#[test]
+fn a_parent_has_one_entry_for_a_continued_child() {
+    let mut world = RunnerFixture::over(memory(), MapLibrary::small());
+    let boss = world.create(Some("boss"));
+    world.spawn(&boss, ROOT, None);
+    world.start(ROOT, Some("go")).unwrap();
+    world.submit(ROOT, says("done")).unwrap();
+    plant_link(&world, link_of_root(None, 1));
+    let record = world.service.load(LINK).unwrap().thread.value;
+    assert_eq!(record.parent.as_deref(), Some(&*boss));
+    let (page, _) = world
+        .service
+        .list(Some(("parent", &boss)), 9, None)
+        .unwrap();
+    let ids: Vec<&str> = page
+        .threads
+        .iter()
+        .map(|one| &*one.thread.value.id)
+        .collect();
+    assert_eq!(ids, [ROOT]);
+    world.audit();
+    // An entry for the link is found.
+    let made = world.service.load(LINK).unwrap().thread.value.created;
+    let entry = index_write("parent", &boss, made.millis(), &id::key(LINK));
+    assert!(world.service.ports().commit(vec![entry], false).unwrap());
+    let report = audit(&*world.store).unwrap();
+    assert!(!report.findings.is_empty());
 }

@@ -262,7 +262,8 @@ fn a_tree_is_listed_with_its_accounts_page_by_page() {
     let service = &host.world.service;
     let (mut cursor, mut seen, mut pages) = (None, Vec::new(), 0);
     loop {
-        let (page, next) = service.tree(&top, cursor.as_deref()).unwrap();
+        let page = service.tree_page(&top, cursor.as_deref()).unwrap();
+        let (page, next) = (page.branches, page.cursor);
         assert!(page.len() <= TREE_THREADS_MAX);
         seen.extend(page);
         pages += 1;
@@ -288,7 +289,7 @@ fn a_tree_is_listed_with_its_accounts_page_by_page() {
     assert_eq!(reserved.get(), 700_000);
     for wrong in ["", "nobody", "nobody\nelse"] {
         assert_eq!(
-            code(&service.tree(&top, Some(wrong)).unwrap_err()),
+            code(&service.tree_page(&top, Some(wrong)).unwrap_err()),
             "invalid"
         );
     }

@@ -5,6 +5,7 @@ pub mod branch_fixture;
 mod branches;
 mod caps;
 mod chats;
+mod late_commits;
 mod loop_leases;
 pub mod loop_money;
 mod store_deaths;

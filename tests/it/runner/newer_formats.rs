@@ -3,9 +3,15 @@
 //! Symptom: a head of format 2 was rewritten without the fields that this program does not know,
 //! and still said format 2. Cause: no reader looked at the format. Fix: each operation that writes
 //! answers `newer-format`. Kind: every record of a thread, every export that writes.
+//!
+//! Symptom: a kill that was refused so ended the children of its thread. Cause: a thread that
+//! cannot be written was taken for one that is lost, and what it had spawned was told in its place.
+//! Fix: below a record of a newer format nothing is changed.
 
 use super::fixture::{RunnerFixture, fails, says, user};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{COLLECTIONS, CommitOp, RecordExpectation, RecordKey, StorageBackend};
 use threadkeep_component::service::Error;
 use threadkeep_component::service::ledger::UnresolvedEstimate;
@@ -14,12 +20,15 @@ use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{
     CallBill, DecisionInputs, HolderProof, Signal, StepOutcome, StepSubmission,
 };
+use threadkeep_core::thread::ThreadDraft;
 use threadkeep_core::time::UnixTime;
+use threadkeep_tests::edited_log::EditedLog;
+use threadkeep_tests::fixture::MapLibrary;
 
 /// A call that writes, by the name of its export.
 type WritingCall = (&'static str, fn(&RunnerFixture, &str) -> Result<(), Error>);
 
-const CALLS: [WritingCall; 11] = [
+const CALLS: [WritingCall; 13] = [
     ("set-title", |world, id| {
         world.service.set_title(id, Some("t".to_owned())).map(drop)
     }),
@@ -79,26 +88,46 @@ const CALLS: [WritingCall; 11] = [
     ("signal", |world, id| {
         world.service.signal(id, "s", &Signal::Kill).map(drop)
     }),
+    ("signal: cancel", |world, id| {
+        world.service.signal(id, "s", &Signal::Cancel).map(drop)
+    }),
+    ("sweep", |world, id| {
+        world.service.sweep_page(id, None).map(drop)
+    }),
 ];
+
+/// A running thread with a child.
+fn thread_with_child(store: Arc<dyn StorageBackend>) -> (RunnerFixture, String) {
+    let mut world = RunnerFixture::over(store, MapLibrary::small());
+    let id = world.create(Some("boss"));
+    world.spawn(&id, "child", None);
+    world.start(&id, None).unwrap();
+    (world, id)
+}
+
+/// Calls everything that writes, which is refused and changes no record.
+fn check_calls(world: &RunnerFixture, id: &str, kind: &str) {
+    let before = all_records(&*world.store);
+    for (name, call) in CALLS {
+        let answer = call(world, id);
+        assert!(
+            matches!(
+                answer,
+                Err(Error::Core(CoreError::NewerFormat { format: 2, .. }))
+            ),
+            "{name} with a {kind} of format 2: {answer:?}"
+        );
+        assert_eq!(all_records(&*world.store), before, "{name}, {kind}");
+    }
+}
 
 #[test]
 fn records_of_a_newer_format_are_read_and_never_written() {
     for collection in ["thread", "head", "chain"] {
-        let mut world = RunnerFixture::new();
-        let id = world.create(Some("work"));
-        world.start(&id, None).unwrap();
+        let (world, id) = thread_with_child(Arc::new(MemoryStore::new()));
         raise_format(&*world.store, collection, &id);
         let before = all_records(&*world.store);
-        for (name, call) in CALLS {
-            let answer = call(&world, &id);
-            assert!(
-                matches!(
-                    answer,
-                    Err(Error::Core(CoreError::NewerFormat { format: 2, .. }))
-                ),
-                "{name} with a {collection} of format 2: {answer:?}"
-            );
-        }
+        check_calls(&world, &id, collection);
         let recovered = world.service.recover(&["h/0".to_owned()], None).unwrap();
         assert_eq!(recovered.unreadable.len(), 1, "it is named: {recovered:?}");
         assert_eq!(recovered.unreadable[0].1.code, "newer-format");
@@ -114,6 +143,95 @@ fn records_of_a_newer_format_are_read_and_never_written() {
         assert_eq!(world.service.entries(&id, 0, None, 9).unwrap().1.len(), 1);
         world.service.render(&id, "markdown", None, 0).unwrap();
     }
+}
+
+/// A sweep that a newer program has left is its own.
+#[test]
+fn a_sweep_of_a_newer_format_tells_nobody() {
+    let (world, id) = thread_with_child(Arc::new(MemoryStore::new()));
+    world.service.signal(&id, "s", &Signal::Kill).unwrap();
+    assert!(world.service.load(&id).unwrap().head.value.sweep.is_some());
+    raise_format(&*world.store, "head", &id);
+    check_calls(&world, &id, "head with a sweep");
+    assert_eq!(world.status("child"), "created");
+}
+
+/// An entry of a newer format has a head of that format. It is read as it stands.
+#[test]
+fn entries_of_a_newer_format_are_read_and_nothing_is_added() {
+    let store = Arc::new(EditedLog::new());
+    let (world, id) = thread_with_child(Arc::<EditedLog>::clone(&store));
+    let text = |world: &RunnerFixture| world.service.entries(&id, 0, None, 9).unwrap().1;
+    let plain = text(&world).remove(0).text;
+    raise_format(&*world.store, "head", &id);
+    let newer = r#""format":2,"phase":"new""#;
+    store.edit(r#""format":1"#, newer);
+    check_calls(&world, &id, "head and an entry");
+    let read = text(&world).remove(0);
+    assert_eq!(read.text, plain.replacen(r#""format":1"#, newer, 1));
+    let events = world.service.messages(&id, 0, None).unwrap().0;
+    assert_eq!(events.len(), 1, "{events:?}");
+}
+
+/// Symptom: the records of holds and of creation keys, which are kept for ever, had no format, so
+/// that one of a newer program was taken for one of this. Fix: they say it, and one without is of
+/// format 1. Kind: both records, each call that rests on one.
+#[test]
+fn records_that_are_kept_for_ever_have_a_format() {
+    let mut world = RunnerFixture::new();
+    let id = world.create(None);
+    let deadline = UnixTime::from_millis(1_800_000_100_000);
+    let opened = world.service.open(&id, "h/9", deadline).unwrap();
+    let token = opened.head.value.token;
+    let draft = |key: &str| ThreadDraft {
+        key: Some(key.to_owned()),
+        id: Some("made".to_owned()),
+        ..ThreadDraft::default()
+    };
+    let hold = |world: &RunnerFixture| {
+        let asked = UnresolvedEstimate::Amount(NanoUsd::new(1));
+        world.service.hold(&id, token, "k", &asked, deadline)
+    };
+    let admitted = hold(&world).unwrap();
+    world.service.create(&draft("once")).unwrap();
+    let seen = |world: &RunnerFixture| {
+        let page = world.store.scan("seen", "", "", 9, false).unwrap();
+        page.items
+    };
+    let rewrite = |world: &RunnerFixture, from: &str, to: &str| {
+        for item in seen(world) {
+            assert!(item.value.contains(from), "{}", item.value);
+            let put = CommitOp::Put {
+                value: item.value.replacen(from, to, 1),
+                key: item.key,
+                expect: RecordExpectation::Any,
+            };
+            world.store.commit(&[put], false).unwrap();
+        }
+    };
+    assert_eq!(seen(&world).len(), 2);
+    // As an earlier build wrote them.
+    rewrite(&world, r#""format":1,"#, "");
+    assert_eq!(hold(&world).unwrap(), admitted);
+    world.service.create(&draft("once")).unwrap();
+    rewrite(&world, "{", r#"{"format":2,"#);
+    let before = all_records(&*world.store);
+    let answers = [
+        hold(&world).map(drop),
+        world
+            .service
+            .settle(&id, admitted.version, CallBill::Nothing)
+            .map(drop),
+        world.service.create(&draft("once")).map(drop),
+    ];
+    for answer in answers {
+        let newer = matches!(
+            answer,
+            Err(Error::Core(CoreError::NewerFormat { format: 2, .. }))
+        );
+        assert!(newer, "{answer:?}");
+    }
+    assert_eq!(all_records(&*world.store), before);
 }
 
 fn raise_format(store: &dyn StorageBackend, collection: &str, id: &str) {

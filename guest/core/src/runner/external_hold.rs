@@ -23,7 +23,9 @@ use crate::plan::{
     DecisionContext, LoadedThread, StoreWrite, StoredRecord, ThreadChange, WriteCondition,
 };
 use crate::settings::Model;
-use crate::thread::{ExternalHold, HOLDS_MAX, ReportedUsage, ThreadStatus, find_reached_cap};
+use crate::thread::{
+    ExternalHold, HOLDS_MAX, RecordFormat, ReportedUsage, ThreadStatus, find_reached_cap,
+};
 use crate::time::UnixTime;
 use crate::{id, key};
 
@@ -85,6 +87,8 @@ impl CallBill {
 /// Record of a hold, kept for ever beside the signals that were seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
+    /// Format of the record.
+    pub format: RecordFormat,
     /// The version that admitted it.
     pub version: u64,
     /// Amount that was set aside.
@@ -97,7 +101,26 @@ pub struct Attempt {
     pub bill: Option<String>,
 }
 
-record!(Attempt { version, amount, output, estimate, bill or nothing });
+record!(Attempt { format, version, amount, output, estimate, bill or nothing });
+
+impl Attempt {
+    fn refuse_newer(&self, loaded: &LoadedThread) -> Result<(), Error> {
+        self.format.refuse_newer(&loaded.thread.value.id, "hold")
+    }
+
+    /// Decides on a hold of a name that was used: the same is a repetition.
+    fn repeat_hold(&self, loaded: &LoadedThread, digest: String) -> Result<CommitDecision, Error> {
+        self.refuse_newer(loaded)?;
+        if self.estimate == digest {
+            return Ok(CommitDecision::Repeat);
+        }
+        Err(Error::Conflict {
+            field: "estimate",
+            expected: digest,
+            actual: self.estimate.clone(),
+        })
+    }
+}
 
 /// Returns the key of an attempt's record: no signal can have such a name. Where the ids of the
 /// thread and its chain and the name are long, everything after the chain is replaced by a digest.
@@ -142,16 +165,8 @@ pub fn hold(
         }
     }
     let digest = request.estimate.digest();
-    match known {
-        Some(known) if known.estimate == digest => return Ok(CommitDecision::Repeat),
-        Some(known) => {
-            return Err(Error::Conflict {
-                field: "estimate",
-                expected: digest,
-                actual: known.estimate.clone(),
-            });
-        }
-        None => {}
+    if let Some(known) = known {
+        return known.repeat_hold(loaded, digest);
     }
     check_loop_token(loaded, request.token)?;
     check_deadline(request.deadline, moment)?;
@@ -178,6 +193,7 @@ pub fn hold(
         key: Some(request.key.to_owned()),
     });
     let attempt = Attempt {
+        format: RecordFormat::CURRENT,
         version,
         amount,
         output,
@@ -272,6 +288,9 @@ pub fn settle(
         }
     }
     let digest = bill.digest();
+    if let Some((_, known)) = known {
+        known.value.refuse_newer(loaded)?;
+    }
     if let Some(told) = known.and_then(|(_, known)| known.value.bill.as_ref()) {
         return repeat_or_conflict(told == &digest, &digest, told);
     }

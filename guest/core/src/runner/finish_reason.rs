@@ -55,9 +55,8 @@ impl FinishReason {
     }
 }
 
-/// Returns the cause why a reply without calls does not end the run: it was cut, withheld, or says
-/// nothing.
-/// Such a reply would otherwise end a directive's thread as completed.
+/// Returns the cause for which a reply without calls does not end the run: it was cut, withheld, or
+/// says nothing. Else it would end a directive's thread as completed.
 pub(super) fn incomplete_reply_cause(word: &str, text: &str) -> Option<StatusCause> {
     let (code, message) = match FinishReason::parse(word) {
         FinishReason::Length => (

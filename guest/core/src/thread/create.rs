@@ -1,8 +1,8 @@
 //! Creation of a thread: insert or fail, in one commit.
 
 use super::{
-    ChainRecord, CreationRecord, CreatorOverrides, FORMAT, Head, HistoryBase, StatusCause,
-    ThreadRecord, ThreadStatus, UsageCounters, creation_key, genesis_hash,
+    ChainRecord, CreationRecord, CreatorOverrides, FORMAT, Head, HistoryBase, RecordFormat,
+    StatusCause, ThreadRecord, ThreadStatus, UsageCounters, creation_key, genesis_hash,
 };
 use crate::error::Error;
 use crate::hash::sha256;
@@ -280,6 +280,7 @@ fn request_write(draft: &ThreadDraft, thread: &str) -> Result<Option<StoreWrite>
         return Ok(None);
     };
     let record = CreationRecord {
+        format: RecordFormat::CURRENT,
         draft: draft.digest(),
         thread: thread.to_owned(),
     };
@@ -379,7 +380,9 @@ fn begin_thread(change: &mut ThreadChange<'_>) {
     change.head.mark_due();
     let (thread, created) = (&change.thread, change.thread.created.millis());
     let key = id::key(&thread.id);
-    let parent = thread.parent.as_deref().map(id::key);
+    // A link is no other child than its chain: the entry of the chain's root finds it.
+    let is_link = thread.previous.is_some();
+    let parent = thread.parent.as_deref().filter(|_| !is_link).map(id::key);
     let named = [
         ("status", Some(change.head.status.as_str())),
         (key::RECENCY, Some("")),
@@ -394,7 +397,7 @@ fn begin_thread(change: &mut ThreadChange<'_>) {
         Some(index_write(name, value, created, &key))
     });
     change.extra.extend(entries.collect::<Vec<_>>());
-    let (chain, is_link) = (&change.chain, change.thread.previous.is_some());
+    let chain = &change.chain;
     if let Some(parent) = chain.parent.as_deref().filter(|_| !is_link) {
         let entry = index_write(key::CHILD, &id::key(parent), chain.number, &key);
         change.extra.push(entry);

@@ -1,6 +1,7 @@
 //! Keys of callers' requests to create threads: each makes one thread, however often it is
 //! repeated.
 
+use super::RecordFormat;
 use crate::error::Error;
 use crate::json::record::record;
 use crate::{id, key};
@@ -9,20 +10,28 @@ use crate::{id, key};
 /// repeated request makes no second thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreationRecord {
+    /// Format of the record.
+    pub format: RecordFormat,
     /// Digest of the draft.
     pub draft: String,
     /// Id of the thread.
     pub thread: String,
 }
 
-record!(CreationRecord { draft, thread });
+record!(CreationRecord {
+    format,
+    draft,
+    thread
+});
 
 impl CreationRecord {
     /// Returns the id of the thread that the key has made.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if it was made of a draft with another digest.
+    /// [`Error::NewerFormat`] if a newer program wrote the record; [`Error::Conflict`] if the
+    /// thread was made of a draft with another digest.
     pub fn thread_for(&self, digest: &str) -> Result<&str, Error> {
+        self.format.refuse_newer(&self.thread, "creation key")?;
         if self.draft == digest {
             return Ok(&self.thread);
         }

@@ -13,6 +13,7 @@ mod history_path;
 mod inbox;
 mod record;
 mod record_checks;
+mod record_format;
 mod status;
 
 pub use base::{BasePart, HistoryBase};
@@ -34,6 +35,7 @@ pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};
 pub use record::{CreatorOverrides, InheritedBounds, RESULT_BYTES_MAX, ThreadRecord};
 pub use record_checks::find_contradiction;
+pub use record_format::RecordFormat;
 pub use status::{CauseDetail, StatusCause, ThreadStatus};
 
 /// Format of every record and entry that this version writes. Older ones are read for ever.

@@ -41,7 +41,12 @@ impl RandomForest {
                 self.count("sweep when due");
                 let mut cursor = None;
                 loop {
-                    cursor = self.world.service.sweep(thread, cursor).unwrap();
+                    cursor = self
+                        .world
+                        .service
+                        .sweep_page(thread, cursor)
+                        .unwrap()
+                        .cursor;
                     if cursor.is_none() {
                         break;
                     }

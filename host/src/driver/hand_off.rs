@@ -1,0 +1,60 @@
+//! Runs that go on in another thread, for the tree that they belong to.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// A run that was in one thread and goes on in another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ThreadHandOff {
+    pub from: String,
+    pub to: String,
+}
+
+/// The runs of a tree that went on in another thread, in order, until the tree takes note. Outside
+/// of a tree nobody would, so nothing is kept.
+#[derive(Clone, Default)]
+pub(super) struct HandOffLog(Option<Arc<Mutex<Vec<ThreadHandOff>>>>);
+
+impl HandOffLog {
+    /// The log of a tree.
+    pub fn of_tree() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// Lets the tree of a run know that the run goes on in another thread.
+    pub fn record(&self, from: &str, to: &str) {
+        if let Some(log) = &self.0 {
+            log.lock().push(ThreadHandOff {
+                from: from.to_owned(),
+                to: to.to_owned(),
+            });
+        }
+    }
+
+    /// Returns what was recorded since the last call.
+    pub fn take(&self) -> Vec<ThreadHandOff> {
+        let log = self.0.as_ref();
+        log.map_or_else(Vec::new, |log| std::mem::take(&mut *log.lock()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HandOffLog, ThreadHandOff};
+
+    /// Symptom: a driver whose runs belong to no tree kept each hand-off for ever. Cause: only a
+    /// tree takes them. Fix: only in a tree are they recorded.
+    #[test]
+    fn hand_offs_are_kept_for_a_tree_alone() {
+        let (plain, tree) = (HandOffLog::default(), HandOffLog::of_tree());
+        for log in [&plain, &tree] {
+            log.clone().record("old", "new");
+        }
+        let expected = ThreadHandOff {
+            from: "old".to_owned(),
+            to: "new".to_owned(),
+        };
+        assert_eq!(tree.take(), [expected]);
+        assert!(tree.take().is_empty() && plain.take().is_empty());
+    }
+}
