@@ -100,11 +100,13 @@ fn text(text: &str) -> Vec<ReplyBlock> {
 /// Performs a tree of so many children; returns the time from its beginning to its end.
 async fn perform_tree(engine: &Engine, children: usize) -> Duration {
     let mut library = MapLibrary::small().with("model", "default", MODEL);
-    for name in ["top", "leaf"] {
-        let front = json!({
-            "capabilities": ["execute.tool.*"],
-            "limits": {"spend": "1000", "spawns": 100_000, "turns": 100_000, "tokens": 1u64 << 50},
-        });
+    // A leaf that named a spend would have it reserved, and draws on the account of the top.
+    for (name, spend) in [("top", json!("1000")), ("leaf", json!(null))] {
+        let mut limits = json!({"spawns": 100_000, "turns": 100_000, "tokens": 1u64 << 50});
+        if !spend.is_null() {
+            limits["spend"] = spend;
+        }
+        let front = json!({"capabilities": ["execute.tool.*"], "limits": limits});
         let directive = json!({"name": name, "body": name, "front": front});
         library = library.with("directive", name, &directive.to_string());
     }
@@ -126,8 +128,8 @@ async fn perform_tree(engine: &Engine, children: usize) -> Duration {
         .await
         .expect("performed");
     let took = begun.elapsed();
-    assert_eq!(count_completed(&tenant, &top).await, children + 1);
     assert_eq!(ended.status, "completed", "{ended:?}");
+    assert_eq!(count_completed(&tenant, &top).await, children + 1);
     drop(sink);
     drained.await.expect("drained");
     took

@@ -13,9 +13,9 @@ use threadkeep::wit::{self, registry, runner};
 use wasmtime::component::{Component, InstancePre, Linker, TypedFunc};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
-type CreateFunction = TypedFunc<(registry::Draft,), (Result<wit::Thread, wit::Error>,)>;
-type StartFunction =
-    TypedFunc<(String, Option<String>, String, String), (Result<runner::Handle, wit::Error>,)>;
+type CreateFunction = TypedFunc<(registry::Draft, String), (Result<wit::Thread, wit::Error>,)>;
+type StartArguments = (String, Option<String>, String, String, Option<String>);
+type StartFunction = TypedFunc<StartArguments, (Result<runner::Handle, wit::Error>,)>;
 type SubmitFunction =
     TypedFunc<(String, u64, u64, runner::Outcome, u64), (Result<runner::Step, wit::Error>,)>;
 
@@ -115,9 +115,12 @@ impl DirectRun {
         let create: CreateFunction = create.typed(&store).expect("its type");
         let start: StartFunction = start.typed(&store).expect("its type");
         let submit: SubmitFunction = submit.typed(&store).expect("its type");
-        let (created,) = create.call(&mut store, (draft(),)).expect("no trap");
+        let (created,) = create
+            .call(&mut store, (draft(), "made".to_owned()))
+            .expect("no trap");
         let thread = created.expect("created").id;
-        let given = (thread.clone(), None, HOLDER.to_owned(), "key".to_owned());
+        let (holder, key) = (HOLDER.to_owned(), "key".to_owned());
+        let given = (thread.clone(), None, holder, key, None);
         let (started,) = start.call(&mut store, given).expect("no trap");
         let handle = started.expect("started");
         Self {
