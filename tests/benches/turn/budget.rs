@@ -41,7 +41,7 @@ impl NativeRun {
 
     /// Starts a run in a child with a reserve of its own.
     pub fn start_child(storage: &Arc<dyn StorageBackend>) -> Self {
-        let limits = r#","limits":{"spend":100000}"#;
+        let limits = r#","limits":{"spend":1000}"#;
         let run = Self::start(storage);
         run.spawn_child(&format!(r#"{{"directive":"{DIRECTIVE_NAME}"{limits}}}"#))
     }
@@ -80,16 +80,15 @@ impl NativeRun {
         };
         let (service, thread) = (self.service, self.thread);
         service.submit(&thread, &submission, 0).expect("submitted");
-        let due = service.ready(100, None, Some(&thread)).expect("read");
-        let child = due
-            .threads
-            .first()
-            .expect("it spawned")
-            .loaded
-            .thread
-            .value
-            .id
-            .clone();
+        // A page may name nobody and have a cursor: new threads come last.
+        let mut cursor = None;
+        let child = loop {
+            let page = service.ready(100, cursor, Some(&thread)).expect("read");
+            if let Some(due) = page.threads.first() {
+                break due.loaded.thread.value.id.clone();
+            }
+            cursor = Some(page.cursor.expect("it spawned"));
+        };
         Self::start_thread(service, child)
     }
 }
