@@ -4,21 +4,22 @@ use std::sync::{Mutex, PoisonError};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{LogEntry, StorageBackend, StorageError};
 
-/// A store over memory that edits what it reads from a log.
+/// A store over memory that edits what it reads from a log; nothing yet when it is made.
 pub struct EditedLog {
     inner: MemoryStore,
     edit: Mutex<Option<(String, String)>>,
 }
 
-impl EditedLog {
-    /// An empty store that edits nothing yet.
-    pub fn new() -> Self {
+impl Default for EditedLog {
+    fn default() -> Self {
         Self {
             inner: MemoryStore::new(),
             edit: Mutex::new(None),
         }
     }
+}
 
+impl EditedLog {
     /// Replaces the first place of a text in each entry from now on.
     pub fn edit(&self, from: &str, to: &str) {
         let edit = (from.to_owned(), to.to_owned());

@@ -180,7 +180,7 @@ fn the_bounds_of_an_append_fire() {
 /// with another word is refused. Kind: the entries of a page.
 #[test]
 fn an_entry_that_names_another_version_is_refused() {
-    let store = Arc::new(EditedLog::new());
+    let store = Arc::new(EditedLog::default());
     let shared: Arc<dyn StorageBackend> = Arc::<EditedLog>::clone(&store);
     let mut world = RunnerFixture::over(shared, MapLibrary::small());
     let chat = world.create(None);

@@ -159,7 +159,7 @@ fn a_sweep_of_a_newer_format_tells_nobody() {
 /// An entry of a newer format has a head of that format. It is read as it stands.
 #[test]
 fn entries_of_a_newer_format_are_read_and_nothing_is_added() {
-    let store = Arc::new(EditedLog::new());
+    let store = Arc::new(EditedLog::default());
     let (world, id) = thread_with_child(Arc::<EditedLog>::clone(&store));
     let text = |world: &RunnerFixture| world.service.entries(&id, 0, None, 9).unwrap().1;
     let plain = text(&world).remove(0).text;
