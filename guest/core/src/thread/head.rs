@@ -101,7 +101,8 @@ record!(Head {
     format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold,
     holds or nothing, charged or nothing, counters, carried_spend or nothing, bad_rounds, lost,
     context, prefix, asked or nothing, asked_version or nothing, version, hash, intent,
-    sweep or nothing, sweep_to or nothing, wait or nothing, mail_from, mail_to, limits, session, updated
+    sweep or nothing, sweep_to or nothing, wait or nothing, mail_from, mail_to, limits, session,
+    updated
 });
 
 impl Head {
