@@ -209,10 +209,8 @@ fn provider_blocks(
         Event::Message(message) if message.synthetic => return None,
         Event::ContextInjected(injected) => {
             let text = injected.text.as_str();
-            (
-                message_role(injected.role),
-                vec![ProviderBlock::Text { text }],
-            )
+            let blocks = vec![ProviderBlock::Text { text }];
+            (message_role(injected.role), blocks)
         }
         Event::Message(message) => (
             message_role(message.role),
