@@ -32,7 +32,7 @@ use crate::limits::ThreadCaps;
 use crate::settings::PinnedSettings;
 use crate::thread::{ChainRecord, FORMAT, Head, InboxMessage, StatusCause, ThreadRecord};
 use crate::time::UnixTime;
-use crate::{estimate, hash, id};
+use crate::{hash, id};
 
 /// Most bytes of an entry: a stored value, with room for its envelope.
 pub const ENTRY_BYTES_MAX: usize = 1_000_000;
@@ -368,12 +368,7 @@ impl<'a> ThreadChange<'a> {
             self.head.prefix = hash::sha256(&[&self.head.prefix, &message]);
             let assistant = message.starts_with(r#"{"role":"assistant""#);
             self.head.asked = !assistant;
-            if !(self.counted && assistant) {
-                self.head.context = self
-                    .head
-                    .context
-                    .saturating_add(estimate::estimate_tokens(&message));
-            }
+            self.head.add_to_window(&message, self.counted && assistant);
         }
     }
 
