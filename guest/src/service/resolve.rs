@@ -4,7 +4,7 @@
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, LibraryError};
 use std::rc::Rc;
-use threadkeep_core::context_usage::usage_json;
+use threadkeep_core::continuation::usage_json;
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::json::{JsonObject, JsonValue};
 use threadkeep_core::plan::{DecisionContext, LoadedThread};

@@ -1,0 +1,21 @@
+//! Continuation: the parts of a conversation that a thread hands to the next link of its chain, and
+//! the request for a summary of those that it does not.
+//!
+//! Everything here is computed from entries of a history. The phase of a hand-off is decided in
+//! [`crate::runner`].
+
+mod context_usage;
+mod handoff_texts;
+mod live_window;
+mod summary_request;
+mod trailing;
+
+pub use context_usage::{ContextUsage, WINDOW_BYTES_MAX, usage_json};
+pub use handoff_texts::{context_texts, cut_summary};
+pub use live_window::{ContentSize, LiveWindow, WindowEntry, WindowMessage};
+pub use summary_request::{
+    SUMMARY_BYTES_MAX, SummaryRequest, SummaryTerms, SummaryTranscript, is_injected_context,
+};
+pub use trailing::{
+    TrailingBounds, TrailingPart, TrailingRefusal, TrailingSelection, select_trailing,
+};
