@@ -4,10 +4,7 @@
 use super::history::{missing_entry, thread_path};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
-use threadkeep_core::continuation::{
-    ContentSize, LiveWindow, SummaryRequest, SummaryTerms, SummaryTranscript, WindowEntry,
-    is_injected_context,
-};
+use threadkeep_core::continuation::{LiveWindow, WindowEntry, WindowNeeds};
 use threadkeep_core::history::Entry;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::thread::{HistoryPath, PathRange};
@@ -18,31 +15,32 @@ const WINDOW_PAGE_ENTRIES: u32 = 32;
 /// Entries of a page around the last message of a user.
 const ASKED_PAGE_ENTRIES: u32 = 8;
 
-/// Visitor of entries: gets the thread whose own entry it is, and returns true to get the next one.
-type EntryVisitor<'a> = dyn FnMut(&str, Entry) -> bool + 'a;
+/// Visitor of entries: returns true to get the next one.
+type EntryVisitor<'a> = dyn FnMut(WindowEntry) -> bool + 'a;
 
 impl<P: HostPorts> ThreadService<P> {
-    /// Loads the live window of a thread as far as messages of the size `most` may be carried, and
-    /// the group of the last user's message.
+    /// Loads the live window that a thread had at a version, as far as it is needed.
     pub fn load_window(
         &self,
         loaded: &LoadedThread,
-        most: ContentSize,
+        until: u64,
+        needs: WindowNeeds,
     ) -> Result<LiveWindow, Error> {
-        let path = thread_path(loaded);
-        let asked_version = loaded.head.value.asked_version;
-        let asked_version = asked_version.filter(|version| path.range_of(*version).is_some());
-        let mut window = LiveWindow::default();
-        let mut left = count_entries(&path);
-        window.is_whole =
-            self.visit_back(loaded, &path, WINDOW_PAGE_ENTRIES, &mut |of, entry| {
-                window.push_older(WindowEntry::new(of, entry.version, &entry.events));
-                left = left.saturating_sub(1);
-                // Where it is not known where a user spoke last, all entries may have to be read.
-                let is_missing = asked_version.is_none() && !window.has_user_text();
-                is_missing || window.needs_older(most, left)
-            })?;
-        if let (Some(asked), false) = (asked_version, window.has_user_text()) {
+        let mut path = thread_path(loaded).until(until);
+        let context = self.first_injected(loaded, &path)?;
+        if let Some(context) = &context {
+            path = path.after(context.version);
+        }
+        let asked = loaded.head.value.asked_version;
+        let asked = asked.filter(|version| path.range_of(*version).is_some());
+        let mut window = LiveWindow::new(needs, context, count_entries(&path));
+        self.visit_back(loaded, &path, WINDOW_PAGE_ENTRIES, &mut |entry| {
+            window.push_older(entry);
+            // Where it is not known where a user spoke last, all entries may have to be read.
+            let is_missing = asked.is_none() && !window.has_user_text();
+            is_missing || window.needs_older()
+        })?;
+        if let (Some(asked), false) = (asked, window.has_user_text()) {
             window.asked = self.load_group(loaded, &path, asked)?;
         }
         Ok(window)
@@ -56,8 +54,7 @@ impl<P: HostPorts> ThreadService<P> {
         version: u64,
     ) -> Result<Vec<WindowEntry>, Error> {
         let mut group = Vec::new();
-        self.visit_on(loaded, &path.after(version), &mut |of, entry| {
-            let entry = WindowEntry::new(of, entry.version, &entry.events);
+        self.visit_on(loaded, &path.after(version), &mut |entry| {
             let follows = !entry.begins_group();
             if follows {
                 group.push(entry);
@@ -66,8 +63,7 @@ impl<P: HostPorts> ThreadService<P> {
         })?;
         group.reverse();
         let before = path.clone().until(version);
-        self.visit_back(loaded, &before, ASKED_PAGE_ENTRIES, &mut |of, entry| {
-            let entry = WindowEntry::new(of, entry.version, &entry.events);
+        self.visit_back(loaded, &before, ASKED_PAGE_ENTRIES, &mut |entry| {
             let begun = entry.begins_group();
             group.push(entry);
             !begun
@@ -75,46 +71,19 @@ impl<P: HostPorts> ThreadService<P> {
         Ok(group)
     }
 
-    /// Makes the request for a summary of the live window as it was at a version; `None` if the
-    /// window of the model is too small for one.
-    pub fn summary_request(
-        &self,
-        loaded: &LoadedThread,
-        until: u64,
-        terms: SummaryTerms<'_>,
-    ) -> Result<Option<SummaryRequest>, Error> {
-        let Some(mut transcript) = SummaryTranscript::new(terms) else {
-            return Ok(None);
-        };
-        let mut path = thread_path(loaded).until(until);
-        if let Some(first) = self.first_injected(loaded, &path)? {
-            transcript.keep_context(first.version, &first.events);
-            path = path.after(first.version);
-        }
-        let mut left_out = count_entries(&path);
-        self.visit_back(loaded, &path, WINDOW_PAGE_ENTRIES, &mut |_, entry| {
-            let is_whole = transcript.push_older(entry.version, &entry.events);
-            left_out = left_out.saturating_sub(u64::from(is_whole));
-            is_whole
-        })?;
-        Ok(Some(transcript.into_request(left_out)))
-    }
-
     /// Reads the first entry of a path if it stands for what an earlier hand-off left out.
     fn first_injected(
         &self,
         loaded: &LoadedThread,
         path: &HistoryPath<'_>,
-    ) -> Result<Option<Entry>, Error> {
+    ) -> Result<Option<WindowEntry>, Error> {
         let Some(range) = path.ranges.first() else {
             return Ok(None);
         };
         let texts = self.range_entries(loaded, *range, range.from, 1, false)?;
         let first = texts.into_iter().next();
         let entry = first.map(|(version, text)| read_entry(range, version, &text));
-        Ok(entry
-            .transpose()?
-            .filter(|entry| is_injected_context(&entry.events)))
+        Ok(entry.transpose()?.filter(WindowEntry::is_injected))
     }
 
     /// Visits the entries of a path from its newest on; returns true if all of them were visited.
@@ -133,7 +102,7 @@ impl<P: HostPorts> ThreadService<P> {
                 let texts = self.range_entries(loaded, *range, from, limit, true)?;
                 for (version, text) in texts {
                     from = version;
-                    if !visit(range.thread, read_entry(range, version, &text)?) {
+                    if !visit(read_entry(range, version, &text)?) {
                         return Ok(false);
                     }
                 }
@@ -159,7 +128,7 @@ impl<P: HostPorts> ThreadService<P> {
                 let texts = self.range_entries(loaded, *range, from, ASKED_PAGE_ENTRIES, false)?;
                 for (version, text) in texts {
                     from = version + 1;
-                    if !visit(range.thread, read_entry(range, version, &text)?) {
+                    if !visit(read_entry(range, version, &text)?) {
                         return Ok(());
                     }
                 }
@@ -178,10 +147,10 @@ fn count_entries(path: &HistoryPath<'_>) -> u64 {
 }
 
 /// Reads an entry of a range, which must be that of the version under which it is stored.
-fn read_entry(range: &PathRange<'_>, version: u64, text: &str) -> Result<Entry, Error> {
+fn read_entry(range: &PathRange<'_>, version: u64, text: &str) -> Result<WindowEntry, Error> {
     let entry = Entry::from_text(text)?;
     match entry.version == version {
-        true => Ok(entry),
+        true => Ok(WindowEntry::of_stored(range.thread, entry, text)),
         false => Err(missing_entry(range.thread, version)),
     }
 }

@@ -12,10 +12,8 @@ mod trailing;
 
 pub use context_usage::{ContextUsage, WINDOW_BYTES_MAX, usage_json};
 pub use handoff_texts::{context_texts, cut_summary};
-pub use live_window::{ContentSize, LiveWindow, WindowEntry, WindowMessage};
+pub use live_window::{ContentSize, LiveWindow, WindowEntry, WindowNeeds};
 pub use summary_request::{
-    SUMMARY_BYTES_MAX, SummaryRequest, SummaryTerms, SummaryTranscript, is_injected_context,
+    SUMMARY_BYTES_MAX, SummaryRequest, SummaryTerms, is_injected_context, summary_request,
 };
-pub use trailing::{
-    TrailingBounds, TrailingPart, TrailingRefusal, TrailingSelection, select_trailing,
-};
+pub use trailing::{TrailingBounds, TrailingRefusal, TrailingSelection, select_trailing};

@@ -6,8 +6,9 @@
 //! user's message, which may leave a gap behind it.
 
 use super::live_window::{ContentSize, LiveWindow, WindowEntry};
-use crate::history::ProviderRole;
+use crate::history::{ProviderRole, ProviderText};
 use crate::id;
+use crate::thread::{BASE_PARTS_MAX, BasePart};
 
 /// Bounds of a selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,22 +21,35 @@ pub struct TrailingBounds {
     pub parts: usize,
 }
 
-/// Consecutive own entries of one thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TrailingPart {
-    /// Id of the thread.
-    pub thread: String,
-    /// The first version.
-    pub from: u64,
-    /// The last version.
-    pub to: u64,
+impl TrailingBounds {
+    /// Returns the bounds of what is carried beside a summary of so many tokens. `most` is the most
+    /// of everything that the next request has, `fixed` its part that is neither summary nor
+    /// carried; `ceiling` is the most tokens of the summary and what is carried.
+    pub fn beside(
+        summary: ContentSize,
+        fixed: ContentSize,
+        most: ContentSize,
+        ceiling: u64,
+    ) -> Self {
+        let most = most.minus(fixed).minus(summary);
+        let tokens = ceiling.saturating_sub(summary.tokens).min(most.tokens);
+        Self {
+            wanted: ContentSize { tokens, ..most },
+            most,
+            // One part is the first entry of the next link itself.
+            parts: BASE_PARTS_MAX - 1,
+        }
+    }
 }
 
 /// The entries that are carried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrailingSelection {
-    /// Their ranges, in the order of the path. The last one ends with the pending entry.
-    pub parts: Vec<TrailingPart>,
+    /// Their ranges, in the order of the path. The last one ends with the pending entry: its hash is
+    /// empty, because that entry is not stored yet.
+    pub parts: Vec<BasePart>,
+    /// Their messages as JSON texts, in order.
+    pub texts: Vec<String>,
     /// Number of messages of the assistant in them.
     pub turns: u64,
     /// Size of their messages.
@@ -84,15 +98,8 @@ struct GroupedWindow<'a> {
 
 impl<'a> GroupedWindow<'a> {
     fn new(window: &'a LiveWindow, pending: &'a WindowEntry) -> Self {
-        let mut loaded = window.newest.as_slice();
-        // What the program wrote at the beginning is replaced by what it writes there next.
-        if let (true, Some((first, others))) = (window.is_whole, loaded.split_last())
-            && first.is_injected
-        {
-            loaded = others;
-        }
         let (mut groups, mut open) = (Vec::new(), Vec::new());
-        for entry in std::iter::once(pending).chain(loaded) {
+        for entry in std::iter::once(pending).chain(&window.newest) {
             open.push(entry);
             if entry.begins_group() {
                 groups.push(EntryGroup::new(std::mem::take(&mut open)));
@@ -103,11 +110,13 @@ impl<'a> GroupedWindow<'a> {
             Some(at) => groups[at].entries.clone(),
             None => window.asked.iter().collect(),
         };
+        let asked_apart = at.map_or(entries.len() as u64, |_| 0);
+        let missing = window.left.saturating_sub(asked_apart);
         let is_empty = |entry: &&WindowEntry| entry.messages.is_empty();
         Self {
             groups,
             asked: (!entries.is_empty()).then(|| (EntryGroup::new(entries), at)),
-            has_more: !window.is_whole || !open.iter().all(is_empty),
+            has_more: missing > 0 || !open.iter().all(is_empty),
         }
     }
 
@@ -176,15 +185,15 @@ pub fn select_trailing(
         count -= 1;
         parts = join_parts(pending, grouped.carried_entries(count));
     }
-    let messages = grouped
-        .carried_entries(count)
-        .flat_map(|entry| &entry.messages);
-    let turns = messages.filter(|message| message.role == ProviderRole::Assistant);
-    let oldest = grouped.carried_entries(count).last();
-    let first = oldest.and_then(|entry| entry.messages.first());
+    let mut carried: Vec<&WindowEntry> = grouped.carried_entries(count).collect();
+    carried.reverse();
+    let messages = || carried.iter().flat_map(|entry| &entry.messages);
+    let role = |role| move |message: &&ProviderText| message.role == role;
+    let first = messages().next();
     Ok(TrailingSelection {
         parts,
-        turns: turns.count() as u64,
+        texts: messages().map(|message| message.json.clone()).collect(),
+        turns: messages().filter(role(ProviderRole::Assistant)).count() as u64,
         size: grouped.carried_size(count),
         starts_with_user: first.is_some_and(|message| message.role == ProviderRole::User),
         leaves_out: grouped.leaves_out(count),
@@ -196,11 +205,12 @@ pub fn select_trailing(
 fn join_parts<'a>(
     pending: &WindowEntry,
     entries: impl Iterator<Item = &'a WindowEntry>,
-) -> Vec<TrailingPart> {
-    let mut parts = vec![TrailingPart {
+) -> Vec<BasePart> {
+    let mut parts = vec![BasePart {
         thread: pending.thread.clone(),
         from: pending.version,
         to: pending.version,
+        hash: pending.hash.clone(),
     }];
     for entry in entries.filter(|entry| entry.version != pending.version) {
         match parts.last_mut() {
@@ -210,10 +220,11 @@ fn join_parts<'a>(
             {
                 part.from = entry.version;
             }
-            _ => parts.push(TrailingPart {
+            _ => parts.push(BasePart {
                 thread: entry.thread.clone(),
                 from: entry.version,
                 to: entry.version,
+                hash: entry.hash.clone(),
             }),
         }
     }

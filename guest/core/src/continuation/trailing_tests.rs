@@ -1,5 +1,6 @@
 //! Random conversations, and a selection that tries every cut.
 
+use super::super::WindowNeeds;
 use super::super::context_texts;
 use super::*;
 use crate::history::{
@@ -26,7 +27,10 @@ impl PathEntry {
     }
 
     fn window_entry(&self) -> WindowEntry {
-        WindowEntry::new(&self.thread, self.version, &self.events)
+        WindowEntry {
+            hash: format!("of {}", self.version),
+            ..WindowEntry::pending(&self.thread, self.version, &self.events)
+        }
     }
 }
 
@@ -270,12 +274,17 @@ fn write_path(steps: &[RandomStep], context: Option<usize>, pending: bool) -> Ve
 /// Loads the window as the service does: from its end as far as `most`, and the group of the last
 /// user's message.
 fn load(entries: &[PathEntry], most: ContentSize) -> LiveWindow {
-    let mut window = LiveWindow::default();
-    window.is_whole = true;
-    for (at, entry) in entries.iter().enumerate().rev() {
+    let context = entries.first().filter(|entry| entry.thread == "own");
+    let entries = &entries[context.iter().len()..];
+    let needs = WindowNeeds {
+        carried: most,
+        transcript: None,
+    };
+    let context = context.map(PathEntry::window_entry);
+    let mut window = LiveWindow::new(needs, context, entries.len() as u64);
+    for entry in entries.iter().rev() {
         window.push_older(entry.window_entry());
-        if !window.needs_older(most, at as u64) {
-            window.is_whole = at == 0;
+        if !window.needs_older() {
             break;
         }
     }
@@ -283,9 +292,8 @@ fn load(entries: &[PathEntry], most: ContentSize) -> LiveWindow {
         && let Some((from, to)) = asked_block(entries)
     {
         // Entries without messages stay with those before them.
-        let silent = entries[to + 1..]
-            .iter()
-            .take_while(|entry| entry.texts().is_empty());
+        let silent = entries[to + 1..].iter();
+        let silent = silent.take_while(|entry| entry.texts().is_empty());
         let group = entries[from..=to + silent.count()].iter().rev();
         window.asked = group.map(PathEntry::window_entry).collect();
     }
@@ -372,8 +380,8 @@ fn size_of(texts: &[String]) -> ContentSize {
 }
 
 /// Reads the entries of parts along the path.
-fn read_parts(entries: &[PathEntry], parts: &[TrailingPart]) -> Vec<PathEntry> {
-    let part_entries = |part: &TrailingPart| -> Vec<PathEntry> {
+fn read_parts(entries: &[PathEntry], parts: &[BasePart]) -> Vec<PathEntry> {
+    let part_entries = |part: &BasePart| -> Vec<PathEntry> {
         let versions = part.from..=part.to;
         let found = entries
             .iter()
@@ -400,7 +408,7 @@ fn check_selection(
             bytes: u64::MAX,
         },
     );
-    prop_assert!(whole.is_whole);
+    prop_assert_eq!(whole.left, 0);
     let selected = select_trailing(&whole, &pending, bounds);
     let mut partly = select_trailing(&load(stored, bounds.wanted), &pending, bounds);
     if let (Ok(whole), Ok(partly)) = (&selected, &mut partly) {
@@ -434,6 +442,10 @@ fn check_selection(
     let texts = texts_of(&carried);
     prop_assert_eq!(&texts, &longest.0, "the longest end that fits");
     prop_assert_eq!(selection.size, size_of(&texts));
+    prop_assert_eq!(&selection.texts, &texts);
+    for part in &selection.parts {
+        prop_assert_eq!(&part.hash, &format!("of {}", part.to));
+    }
     let of_assistant = |text: &&String| text.starts_with(r#"{"role":"assistant""#);
     prop_assert_eq!(
         selection.turns as usize,
@@ -466,7 +478,7 @@ fn any_path() -> impl Strategy<Value = Vec<PathEntry>> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 400,
+        cases: 200,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
