@@ -14,9 +14,17 @@ impl ContextFill {
     /// to say: before the first run.
     pub fn describe(self) -> Option<String> {
         let window = self.window.filter(|_| self.tokens > 0)?;
-        let parts = u128::from(self.tokens) * 100 / u128::from(window.max(1));
         let (tokens, window) = (group_digits(self.tokens), group_digits(window));
-        Some(format!("{tokens} of {window} tokens ({parts} %)"))
+        Some(format!(
+            "{tokens} of {window} tokens ({} %)",
+            self.percent()
+        ))
+    }
+
+    /// Returns the used part of the window, rounded down; 0 before the first run.
+    pub fn percent(self) -> u128 {
+        let window = self.window.unwrap_or(u64::MAX).max(1);
+        u128::from(self.tokens) * 100 / u128::from(window)
     }
 }
 
