@@ -58,7 +58,7 @@ pub const WAIT_TIMEOUT: CoordinationKey = CoordinationKey {
     path: "coordination.wait_threads.default_timeout",
     default: "600",
 };
-/// How strictly the signatures of histories are to be checked.
+/// Strictness with which the signatures of histories are to be checked.
 pub const TRANSCRIPT_INTEGRITY: CoordinationKey = CoordinationKey {
     path: "coordination.transcript_integrity",
     default: r#""strict""#,

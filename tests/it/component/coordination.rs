@@ -34,7 +34,10 @@ impl SettingsWorld {
     }
 
     /// Starts a thread and returns how its pin continues it, and the schema of its waits.
-    async fn pinned(&self, directive: Option<&str>) -> Result<(Value, String), CallError> {
+    async fn start_and_read_pin(
+        &self,
+        directive: Option<&str>,
+    ) -> Result<(Value, String), CallError> {
         let thread = self.tenant.create(draft(directive)).await?;
         let started = self
             .tenant
@@ -76,7 +79,7 @@ fn with_fast(library: MapLibrary) -> MapLibrary {
 #[tokio::test]
 async fn a_pin_has_the_settings_and_the_summary() {
     let (pinned, schema) = SettingsWorld::new(with_fast(MapLibrary::small()))
-        .pinned(Some("boss"))
+        .start_and_read_pin(Some("boss"))
         .await
         .unwrap();
     assert_eq!(
@@ -104,7 +107,7 @@ async fn a_pin_has_the_settings_and_the_summary() {
     }});
     let library = MapLibrary::small().with("settings", "coordination", &settings.to_string());
     let (pinned, schema) = SettingsWorld::new(library)
-        .pinned(Some("boss"))
+        .start_and_read_pin(Some("boss"))
         .await
         .unwrap();
     let expected = json!({"trigger": 500_000, "ceiling": 900, "wait": 90_000});
@@ -145,11 +148,11 @@ async fn a_file_replaces_the_built_in_summary_and_front_matter_the_settings() {
     ] {
         let library = library.clone().with("directive", "own", &front(summary));
         let world = SettingsWorld::new(library);
-        let (pinned, _) = world.pinned(Some("own")).await.unwrap();
+        let (pinned, _) = world.start_and_read_pin(Some("own")).await.unwrap();
         assert_eq!(prompt(&pinned), expected);
     }
     let (chat, _) = SettingsWorld::new(library.clone())
-        .pinned(None)
+        .start_and_read_pin(None)
         .await
         .unwrap();
     assert_eq!(prompt(&chat), body);
@@ -225,7 +228,7 @@ async fn the_own_model_writes_the_summary_where_the_tier_is_missing_or_not_grant
     let missing = SettingsWorld::new(MapLibrary::small());
     let ungranted = SettingsWorld::new(UngrantedTier(MapLibrary::small()));
     for world in [missing, ungranted] {
-        let (pinned, _) = world.pinned(Some("work")).await.unwrap();
+        let (pinned, _) = world.start_and_read_pin(Some("work")).await.unwrap();
         assert_eq!(pinned["summary"]["model"]["name"], "default");
     }
 }

@@ -4,8 +4,7 @@
 //! A null or missing key has its default, except `summary_directive`, where null asks for no
 //! summary. A known key at another level, or an unknown one, is refused with the right path.
 
-use super::summary::{DirectiveSummary, SummaryChoice};
-use super::{Directive, parse_object};
+use super::{Directive, DirectiveSummary, SummaryChoice, parse_object};
 use crate::error::Error;
 use crate::json::{JsonObject, JsonValue};
 use crate::limits::CAP_MAX;
@@ -33,7 +32,7 @@ struct NumberKind {
     least: u64,
     /// Most units.
     most: u64,
-    /// What the value must be.
+    /// Sentence about the values that are allowed.
     problem: &'static str,
 }
 
