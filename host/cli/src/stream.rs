@@ -5,8 +5,12 @@
 //! reply is withheld until the reply is durable, and goes to standard error if it never is.
 
 use crate::answer::ThreadCost;
+use crate::context::ContextFill;
 use crate::screen::OutputScreen;
 use crate::{money, time_format};
+
+/// Part of a window from which on the context is shown after each turn, in percent.
+const NOTED_PERCENT: u128 = 10;
 
 /// Most bytes of the last reply that are kept for the answer; the transcript has a longer one
 /// whole.
@@ -161,14 +165,19 @@ impl RunStream {
         screen.note(&format!("  {name} {what}, {bytes} bytes"));
     }
 
-    /// A turn is durable. Shows the cost of the thread so far.
-    pub fn show_turn(&mut self, screen: &mut OutputScreen, cost: &ThreadCost) {
+    /// A turn is durable. Shows the cost of the thread so far and how full its window is.
+    pub fn show_turn(
+        &mut self,
+        screen: &mut OutputScreen,
+        cost: &ThreadCost,
+        context: ContextFill,
+    ) {
         self.quiet = 0;
         self.over = true;
         self.thinking = false;
         self.release_text(screen);
         screen.end_line();
-        screen.note(&describe_turn(cost));
+        screen.note(&describe_turn(cost, context));
     }
 
     /// A provider broke off and another one behind its router begins anew: the text so far does not
@@ -228,14 +237,19 @@ impl RunStream {
     }
 }
 
-/// `turn 2: 250 input and 30 output tokens, 0.00021 USD so far`: the sums of the thread.
-fn describe_turn(cost: &ThreadCost) -> String {
+/// `turn 2: 250 input and 30 output tokens, 0.00021 USD so far; context 3,280 of 32,000 tokens
+/// (10 %)`: the sums of the thread, and what its next request has, once that is worth a look.
+fn describe_turn(cost: &ThreadCost, context: ContextFill) -> String {
+    let context = context
+        .describe()
+        .filter(|_| context.percent() >= NOTED_PERCENT);
     format!(
-        "turn {}: {} input and {} output tokens, {} so far",
+        "turn {}: {} input and {} output tokens, {} so far{}",
         cost.turns,
         cost.input_tokens,
         cost.output_tokens,
-        money::format_usd(cost.spend)
+        money::format_usd(cost.spend),
+        context.map_or_else(String::new, |context| format!("; context {context}"))
     )
 }
 
@@ -243,6 +257,11 @@ fn describe_turn(cost: &ThreadCost) -> String {
 mod tests {
     use super::*;
     use crate::screen::tests::screen;
+
+    const FILL: ContextFill = ContextFill {
+        tokens: 3_280,
+        window: Some(32_000),
+    };
 
     fn cost(turns: u64) -> ThreadCost {
         ThreadCost {
@@ -262,14 +281,14 @@ mod tests {
         stream.show_thinking(&mut screen);
         stream.show_text(&mut screen, "Let me ");
         stream.show_text(&mut screen, "look.");
-        stream.show_turn(&mut screen, &cost(1));
+        stream.show_turn(&mut screen, &cost(1), ContextFill::default());
         stream.show_tool_start(&mut screen, "read_file", "{\"path\":\n\"x\"}");
         stream.show_tool_end(&mut screen, "read_file", false, 25);
         stream.show_retry(&mut screen, 1_500, "overloaded");
         stream.show_wait(&mut screen, 20_000, "too many calls");
         stream.show_usage_mismatch(&mut screen, 1_000_000_000, 21_000);
         stream.show_text(&mut screen, "It holds a note.");
-        stream.show_turn(&mut screen, &cost(2));
+        stream.show_turn(&mut screen, &cost(2), FILL);
         assert_eq!(out.text(), "Let me look.\nIt holds a note.\n");
         assert_eq!(
             err.text(),
@@ -279,7 +298,7 @@ mod tests {
              calls; it goes on in 20 s\n  the \
              provider reports 1000000000 tokens, which cannot be: 21000 are counted\nturn 2: 100 \
              input and 10 output \
-             tokens, 0.00012 USD so far\n"
+             tokens, 0.00012 USD so far; context 3,280 of 32,000 tokens (10 %)\n"
         );
         assert_eq!(stream.into_reply(), "It holds a note.");
     }
@@ -303,7 +322,7 @@ mod tests {
         type EndAction = fn(&mut RunStream, &mut OutputScreen);
         let rows: [(EndAction, &str, bool); 5] = [
             (
-                |stream, screen| stream.show_turn(screen, &cost(1)),
+                |stream, screen| stream.show_turn(screen, &cost(1), FILL),
                 "torn\n",
                 false,
             ),

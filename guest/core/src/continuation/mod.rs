@@ -5,6 +5,7 @@
 //! [`crate::runner`].
 
 mod content_size;
+mod context_usage;
 mod handoff_texts;
 mod live_window;
 mod summary_request;
@@ -12,6 +13,7 @@ mod trailing;
 mod transcript_paragraph;
 
 pub use content_size::ContentSize;
+pub use context_usage::{ContextUsage, WINDOW_BYTES_MAX, usage_json};
 pub use handoff_texts::{CONTINUE_MESSAGE, context_texts, cut_summary};
 pub use live_window::{LiveWindow, WindowEntry, WindowNeeds};
 pub use summary_request::{SUMMARY_BYTES_MAX, SummaryRequest, SummaryTerms, summary_request};

@@ -17,7 +17,7 @@ use crate::limits::ThreadCaps;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{Head, ThreadStatus};
-use crate::{estimate, id, key, plan};
+use crate::{id, key, plan};
 
 /// A driver's request to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -229,17 +229,13 @@ fn apply_pin(change: &mut ThreadChange<'_>, pin: &PinnedSettings, fresh: Option<
         }
     }
     if first {
-        let schemas: u64 = pin
-            .tools
-            .iter()
-            .map(|tool| {
-                estimate::estimate_tokens(&tool.schema)
-                    + estimate::estimate_tokens(&tool.description)
-            })
-            .sum();
-        let fixed = estimate::estimate_tokens(&pin.prompt).saturating_add(schemas);
-        change.head.context = change.head.context.saturating_add(fixed);
+        change.head.add_to_window(&pin.prompt, false);
+        for tool in &pin.tools {
+            change.head.add_to_window(&tool.schema, false);
+            change.head.add_to_window(&tool.description, false);
+        }
     }
+    change.head.window = Some(pin.model.window);
 }
 
 /// Gives the lease of the thread to a holder, for a new run or the one that stopped. `request` is

@@ -16,6 +16,7 @@ mod record;
 mod record_checks;
 mod record_format;
 mod status;
+mod window_count;
 
 pub use base::{BASE_PARTS_MAX, BasePart, HistoryBase};
 pub use cap_lift::raise_floor;

@@ -34,10 +34,6 @@ async fn unbuilt_functions_are_refused_by_name_and_write_nothing() {
             refusal(tenant.run_inside(THREAD, None, "h/1", "k", 1).await),
         ),
         (
-            "continuation.usage",
-            refusal(tenant.window_usage(THREAD).await),
-        ),
-        (
             "continuation.chain",
             refusal(tenant.chain(THREAD, None).await),
         ),
