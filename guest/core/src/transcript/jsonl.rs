@@ -16,11 +16,17 @@ const MANIFEST_TITLE_BYTES_MAX: usize = 200;
 
 /// Renders the manifest line: padded with spaces to [`MANIFEST_BYTES`], the line feed included.
 /// `version` is the version that it was made from. Fields that do not fit are left out: the
-/// provider's session first, then the title and the task.
+/// provider's session first, then the title, the task and the links beside it.
 pub fn manifest(loaded: &LoadedThread) -> Result<String, Error> {
     let mut fields = manifest_fields(loaded);
     let mut line = to_line_text(fields.clone());
-    for name in ["sessionId", "title", "taskId"] {
+    for name in [
+        "sessionId",
+        "title",
+        "taskId",
+        "continuationOf",
+        "continuationThreadId",
+    ] {
         if line.len() < MANIFEST_BYTES {
             break;
         }
@@ -56,6 +62,8 @@ fn manifest_fields(loaded: &LoadedThread) -> JsonObject<'_> {
         ("sessionId", head.session.as_deref()),
         ("taskId", thread.task.as_deref()),
         ("title", title),
+        ("continuationOf", thread.previous.as_deref()),
+        ("continuationThreadId", thread.next.as_deref()),
     ] {
         if let Some(value) = value {
             fields.insert(name, value);
