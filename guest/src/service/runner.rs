@@ -2,7 +2,7 @@
 //! the driver.
 
 use super::registry::loaded_from_plan;
-use super::resolve::with_policy_caps;
+use super::resolve::{keeps_pin, with_policy_caps};
 use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
@@ -58,11 +58,11 @@ impl<P: HostPorts> ThreadService<P> {
         let input: Option<Message> = input.map(parse_user).transpose()?;
         let about = about.map(runner::parse_about).transpose()?;
         let done = self.decide(thread, &|loaded, moment| {
-            let policy = self.policy_with_preset()?;
+            let settings = self.tenant_settings(!keeps_pin(loaded))?;
             let (pin, fresh) = match loaded.head.value.status {
                 ThreadStatus::Created | ThreadStatus::Idle | ThreadStatus::Suspended => {
                     self.check_own_history(loaded)?;
-                    let (pin, fresh) = self.pin_for_start(loaded, &policy)?;
+                    let (pin, fresh) = self.pin_for_start(loaded, &settings)?;
                     (Some(pin), fresh)
                 }
                 _ => (None, None),
@@ -74,7 +74,7 @@ impl<P: HostPorts> ThreadService<P> {
                 about: about.clone(),
                 inputs: self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?,
             };
-            let moment = with_policy_caps(moment, &policy);
+            let moment = with_policy_caps(moment, &settings.policy);
             let first = self.first_entry_of_start(loaded, holder, name)?;
             Ok(runner::start(
                 loaded,
