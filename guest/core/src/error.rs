@@ -105,7 +105,7 @@ pub enum Error {
         /// Its format.
         format: u32,
     },
-    /// The links of a chain contradict each other, or one of them is missing or cannot be read.
+    /// The links of a chain contradict each other, or one of them is missing or unreadable.
     #[error("the chain is broken at {thread}: it {problem}")]
     BrokenChain {
         /// [`CHAIN_BROKEN`] or [`CHAIN_CYCLE`].
@@ -120,7 +120,7 @@ pub enum Error {
     Corrupt(String),
 }
 
-/// Code of a chain of which a link is missing or unreadable, or whose links do not name one another.
+/// Code of a chain of which a link is missing or unreadable, or whose links do not name each other.
 pub const CHAIN_BROKEN: &str = "chain_broken";
 /// Code of a chain whose links lead back to one of them.
 pub const CHAIN_CYCLE: &str = "chain_cycle";

@@ -98,10 +98,16 @@ impl<P: HostPorts> ThreadService<P> {
         };
         let [count, _, totals @ ..] = walk.sums;
         Ok(format!(
-            r#"{{"success":true,"chain_length":{count},"chain":[{lines}],"tip":"{}","totals":{},"account":{},"cursor":{cursor}}}"#,
+            concat!(
+                r#"{{"success":true,"chain_length":{},"chain":[{}],"tip":"{}","totals":{},"#,
+                r#""account":{},"cursor":{}}}"#
+            ),
+            count,
+            lines,
             link.chain.value.tip,
             cost_json(totals),
             account_json(named),
+            cursor,
         ))
     }
 
@@ -205,7 +211,11 @@ fn account_json(loaded: &LoadedThread) -> String {
     let left = account.limit.map(|_| account.room(None));
     let amount = |amount: &Option<NanoUsd>| text_json(amount.as_ref().map(|amount| amount as _));
     format!(
-        r#"{{"chain":"{owner}","parent":{},"limit":{},"spent":"{}","held":"{}","reserved":"{}","remaining":{},"debt":"{}","reported":"{}","users":{},"frozen":{}}}"#,
+        concat!(
+            r#"{{"chain":"{}","parent":{},"limit":{},"spent":"{}","held":"{}","reserved":"{}","#,
+            r#""remaining":{},"debt":"{}","reported":"{}","users":{},"frozen":{}}}"#
+        ),
+        owner,
         id_json(&account.parent),
         amount(&account.limit),
         account.spent,
@@ -235,13 +245,17 @@ fn link_json(link: &LoadedThread, next: Option<&LoadedThread>) -> String {
         },
     );
     format!(
-        r#"{{"thread_id":"{}","status":"{}","outcome":{},"directive":{},"previous":{},"next":{},"continued":{continued},"version":{},"cost":{},"created":"{}","updated":"{}"}}"#,
+        concat!(
+            r#"{{"thread_id":"{}","status":"{}","outcome":{},"directive":{},"previous":{},"#,
+            r#""next":{},"continued":{},"version":{},"cost":{},"created":"{}","updated":"{}"}}"#
+        ),
         thread.id,
         head.status,
         text_json(thread.outcome.as_ref().map(|outcome| outcome as _)),
         id_json(&thread.directive),
         id_json(&thread.previous),
         id_json(&thread.next),
+        continued,
         head.version,
         cost_json(costs(link)),
         thread.created.rfc3339(),

@@ -40,8 +40,8 @@ run are waited for. Exit code 0: it is cancelled, or will be. The command that r
 ends with 1.";
 
 const CHAINS: &str = "\
-A thread that was handed off, because the window of its model was nearly full, or resumed after its \
-end goes on in
+A thread that was handed off, because the window of its model was nearly full, or resumed \
+after its end goes on in
 another thread. Any link names the chain:
 
   threadkeep chain describe-1771322456000-a1b2c3";

@@ -65,7 +65,7 @@ fn chain_is_shown_from_any_link() {
     );
 }
 
-/// What is meant for a thread is done to the tip of its chain, and the user is told so.
+/// A signal that is meant for a thread is done to the tip of its chain, and the user is told so.
 #[test]
 fn signals_go_to_the_tip_and_say_so() {
     let project = project_with_chains();
@@ -159,7 +159,8 @@ fn chat_goes_on_in_the_tip() {
 fn broken_chain_is_told_and_takes_nobody_along() {
     for (planted, link) in [
         (
-            "UPDATE record_thread SET value = json_set(value, '$.next', 'talk') WHERE name = 'talk'",
+            "UPDATE record_thread SET value = json_set(value, '$.next', 'talk') WHERE name = \
+             'talk'",
             "talk",
         ),
         ("DELETE FROM record_thread WHERE name = 'talk'", "talk"),

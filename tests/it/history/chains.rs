@@ -2,7 +2,7 @@
 //! in which the links do not lead to the tip.
 
 use super::branch_fixture::{LINK, PlantedLink, ROOT, chain_of_two, plant_link};
-use super::{call_event, code, message_event};
+use super::{code, message_event};
 use crate::audit::fixture::{create, run_to_end};
 use crate::runner::fixture::{RunnerFixture, raise, says, user};
 use serde_json::{Value, json};
@@ -195,12 +195,14 @@ fn refused_writes(
         (
             "start",
             service
-                .start(thread, Some(&user("late")), "other/1", "", None)
+                .start(thread, Some(&user("late")), "other/1", "late", None)
                 .map(drop),
         ),
         (
             "start without input",
-            service.start(thread, None, "other/1", "", None).map(drop),
+            service
+                .start(thread, None, "other/1", "late", None)
+                .map(drop),
         ),
         (
             "claim",
@@ -240,14 +242,19 @@ fn refused_writes(
             service.set_title(thread, Some("late".to_owned())).map(drop),
         ),
     ];
-    let codes = tried.into_iter().map(|(name, done)| {
-        let error = done.expect_err(name);
-        if let Error::Core(CoreError::Continued { thread: of, next }) = &error {
-            assert_eq!((of.as_str(), next.as_str()), (thread, LINK), "{name}");
-        }
-        (name, code(&error))
-    });
-    codes.collect()
+    tried
+        .into_iter()
+        .map(|(name, done)| (name, refusal_code(thread, name, done)))
+        .collect()
+}
+
+/// Returns the code of a refused write, and checks the link that it names.
+fn refusal_code(thread: &str, name: &str, done: Result<(), Error>) -> &'static str {
+    let error = done.expect_err(name);
+    if let Error::Core(CoreError::Continued { thread: of, next }) = &error {
+        assert_eq!((of.as_str(), next.as_str()), (thread, LINK), "{name}");
+    }
+    code(&error)
 }
 
 /// A thread that was handed off, and one that had ended and was resumed: both have a successor, and
@@ -275,17 +282,17 @@ fn late_writes_to_a_continued_thread_name_its_successor() {
 fn edit_record(world: &RunnerFixture, thread: &str, edit: impl FnOnce(&mut ThreadRecord)) {
     let mut record = world.service.load(thread).unwrap().thread.value;
     edit(&mut record);
-    put(world, key::THREAD, thread, core_json::to_text(&record));
+    put_record(world, key::THREAD, thread, core_json::to_text(&record));
 }
 
-fn put(world: &RunnerFixture, collection: &'static str, thread: &str, value: String) {
-    let put = StoreWrite::Put {
+fn put_record(world: &RunnerFixture, collection: &'static str, thread: &str, value: String) {
+    let written = StoreWrite::Put {
         collection,
         key: id::key(thread),
         expect: WriteCondition::Any,
         value,
     };
-    assert!(world.service.ports().commit(vec![put], false).unwrap());
+    assert!(world.service.ports().commit(vec![written], false).unwrap());
 }
 
 fn delete(world: &RunnerFixture, collection: &'static str, thread: &str) {
@@ -294,7 +301,7 @@ fn delete(world: &RunnerFixture, collection: &'static str, thread: &str) {
     assert!(world.service.ports().commit(vec![delete], false).unwrap());
 }
 
-/// What is done to a store by hand.
+/// A change of a store by hand.
 type StoreEdit = fn(&RunnerFixture);
 
 /// Edits of a chain of four links, the code of what then answers, and the link at fault.
@@ -337,7 +344,7 @@ const BROKEN_CHAINS: [(&str, StoreEdit, &str, &str); 11] = [
     ),
     (
         "a first link that cannot be read",
-        |world| put(world, key::THREAD, ROOT, "{".to_owned()),
+        |world| put_record(world, key::THREAD, ROOT, "{".to_owned()),
         "chain_broken",
         "Root",
     ),
@@ -370,7 +377,7 @@ const BROKEN_CHAINS: [(&str, StoreEdit, &str, &str); 11] = [
         |world| {
             let mut chain = world.service.load(ROOT).unwrap().chain.value;
             chain.tip = LINK.to_owned();
-            put(world, key::CHAIN, ROOT, core_json::to_text(&chain));
+            put_record(world, key::CHAIN, ROOT, core_json::to_text(&chain));
         },
         "chain_broken",
         "Link",
@@ -442,7 +449,7 @@ fn tip_that_is_missing_or_not_the_last_is_told() {
             |world| {
                 let mut chain = world.service.load(ROOT).unwrap().chain.value;
                 chain.tip = "other".to_owned();
-                put(world, key::CHAIN, ROOT, core_json::to_text(&chain));
+                put_record(world, key::CHAIN, ROOT, core_json::to_text(&chain));
             },
             "other",
         ),
@@ -450,7 +457,7 @@ fn tip_that_is_missing_or_not_the_last_is_told() {
             |world| {
                 let mut chain = world.service.load(ROOT).unwrap().chain.value;
                 chain.tip = LINK.to_owned();
-                put(world, key::CHAIN, ROOT, core_json::to_text(&chain));
+                put_record(world, key::CHAIN, ROOT, core_json::to_text(&chain));
             },
             "Link",
         ),
@@ -530,18 +537,8 @@ fn events_of_chains_are_not_appended() {
             "{event}"
         );
     }
-    let fine = call_event("c").to_string();
-    assert!(
-        world
-            .service
-            .append(
-                &chat,
-                None,
-                None,
-                &[message_event("user", "go").to_string(), fine]
-            )
-            .is_ok()
-    );
+    let fine = message_event("user", "go").to_string();
+    assert!(world.service.append(&chat, None, None, &[fine]).is_ok());
 }
 
 /// An agent sees its own chain and those under it, in the form that `chain --json` has.

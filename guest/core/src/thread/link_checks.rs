@@ -1,6 +1,6 @@
 //! Checks of the pointers of a chain: each link names the one before it and the one after it, and
-//! the record of the chain names the last. Nothing is resolved by the pointers; where they disagree,
-//! the store was changed by hand.
+//! the record of the chain names the last. Nothing is resolved by the pointers; where they
+//! disagree, the store was changed by hand.
 
 use super::{ChainRecord, Head, ThreadRecord, ThreadStatus};
 use crate::id;

@@ -2,7 +2,7 @@
 //! line after it is one event.
 
 use crate::error::Error;
-use crate::history::{Entry, Event, MessageRole, SuspendedEvent, call_id};
+use crate::history::{ContextLimitReached, Entry, Event, MessageRole, SuspendedEvent, call_id};
 use crate::json::{self, JsonNumber, JsonObject, JsonValue};
 use crate::money::NanoUsd;
 use crate::plan::LoadedThread;
@@ -141,11 +141,7 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
                 fields.swap_remove(name);
             }
         }
-        Event::ContextLimitReached(reached) => {
-            if let Some(ratio) = JsonNumber::parse(&reached.ratio_text()) {
-                fields.insert("usage_ratio", JsonValue::Number(ratio));
-            }
-        }
+        Event::ContextLimitReached(reached) => insert_ratio(&mut fields, reached),
         Event::Charged(charge) => {
             fields.insert("spend", charge.spend.to_string());
             fields.insert("most", charge.most.to_string());
@@ -166,6 +162,13 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
 /// Returns the index of an event in its entry, which has far fewer events than this type counts.
 fn event_index(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// Replaces the ratio in parts per million by a decimal number.
+fn insert_ratio(fields: &mut JsonObject<'_>, reached: &ContextLimitReached) {
+    if let Some(ratio) = JsonNumber::parse(&reached.ratio_text()) {
+        fields.insert("usage_ratio", JsonValue::Number(ratio));
+    }
 }
 
 /// Replaces amounts in the object of this field by decimal text. Amounts that are `None` stay null.
