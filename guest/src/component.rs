@@ -330,8 +330,10 @@ impl exported::continuation::Guest for ThreadsComponent {
         call_for(&thread, |service| service.context_usage(&thread))
     }
 
-    fn chain(_: String, _: Option<String>) -> Result<String, types::Error> {
-        Err(convert::not_built_error("continuation.chain"))
+    fn chain(thread: String, cursor: Option<String>) -> Result<String, types::Error> {
+        call_for(&thread, |service| {
+            service.chain_page(&service.load(&thread)?, cursor.as_deref())
+        })
     }
 
     fn plan(_: String) -> Result<String, types::Error> {

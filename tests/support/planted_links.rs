@@ -2,6 +2,7 @@
 
 use threadkeep_component::ports::HostPorts;
 use threadkeep_component::service::ThreadService;
+use threadkeep_core::history::{CommitReason, Entry, Event, ThreadHandoff};
 use threadkeep_core::plan::{
     StoreWrite, WriteCondition, due_write, index_write, is_indexed_as_interrupted,
 };
@@ -33,7 +34,14 @@ pub fn plant_link<P: HostPorts>(service: &ThreadService<P>, tip: &str, link: &st
         let key = key::index_key(name, value, before.recency, &old_key);
         delete(key::INDEX, key)
     };
-    let mut writes = link_records(&loaded.thread.value, &before, link);
+    let (position, closing) = closing_entry(&old, &before, link);
+    let mut writes = link_records(&loaded.thread.value, &before, link, &closing);
+    writes.push(StoreWrite::Append {
+        log: key::HISTORY,
+        partition: old_key.clone(),
+        at: position,
+        value: closing.to_text(),
+    });
     writes.push(put_record(
         key::CHAIN,
         &loaded.chain_key(),
@@ -74,8 +82,37 @@ fn put_record(collection: &'static str, key: &str, value: String) -> StoreWrite 
     }
 }
 
+/// Returns the entry that closes a tip, and its place in the log.
+fn closing_entry(old: &ThreadRecord, before: &Head, link: &str) -> (u64, Entry) {
+    let version = before.version + 1;
+    let handoff = ThreadHandoff {
+        new_thread_id: link.to_owned(),
+        trailing_turns: 0,
+        summary_generated: false,
+        summary_tokens: 0,
+        summary_problem: None,
+    };
+    let entry = Entry {
+        format: FORMAT,
+        version,
+        reason: CommitReason::Handoff,
+        time: before.updated,
+        run: before.run,
+        commit: "planted".to_owned(),
+        previous: before.hash.clone(),
+        answers: None,
+        settled: None,
+        admitted: None,
+        charged: Vec::new(),
+        about: None,
+        events: vec![Event::ThreadHandoff(handoff)],
+    };
+    let position = old.position(version).expect("it is after the base");
+    (position, entry)
+}
+
 /// Returns the writes of the records thread and head of a tip and of its successor.
-fn link_records(old: &ThreadRecord, before: &Head, link: &str) -> Vec<StoreWrite> {
+fn link_records(old: &ThreadRecord, before: &Head, link: &str, closing: &Entry) -> Vec<StoreWrite> {
     let (old_key, link_key) = (id::key(&old.id), id::key(link));
     let ended = ThreadRecord {
         next: Some(link.to_owned()),
@@ -91,6 +128,8 @@ fn link_records(old: &ThreadRecord, before: &Head, link: &str) -> Vec<StoreWrite
         status: ThreadStatus::Continued,
         cause: None,
         due: None,
+        version: closing.version,
+        hash: Entry::hash_of(&closing.to_text()),
         ..before.clone()
     };
     let head = Head {

@@ -105,10 +105,25 @@ pub enum Error {
         /// Its format.
         format: u32,
     },
+    /// The links of a chain contradict each other, or one of them is missing or unreadable.
+    #[error("the chain is broken at {thread}: it {problem}")]
+    BrokenChain {
+        /// [`CHAIN_BROKEN`] or [`CHAIN_CYCLE`].
+        code: &'static str,
+        /// The link at fault.
+        thread: String,
+        /// The problem, a sentence that goes on after the link.
+        problem: String,
+    },
     /// Stored data contradict each other.
     #[error("the stored data contradict each other: {0}")]
     Corrupt(String),
 }
+
+/// Code of a chain of which a link is missing or unreadable, or whose links do not name each other.
+pub const CHAIN_BROKEN: &str = "chain_broken";
+/// Code of a chain whose links lead back to one of them.
+pub const CHAIN_CYCLE: &str = "chain_cycle";
 
 impl Error {
     /// Makes an error for a value that is not allowed.
@@ -128,6 +143,19 @@ impl Error {
             *nearest = place.map(str::to_owned);
         }
         self
+    }
+
+    /// Makes an error for a link at fault; `problem` goes on after its id.
+    pub fn broken_chain(
+        code: &'static str,
+        thread: impl Into<String>,
+        problem: impl Into<String>,
+    ) -> Self {
+        Self::BrokenChain {
+            code,
+            thread: bounded_message(thread.into()),
+            problem: bounded_message(problem.into()),
+        }
     }
 
     /// Makes an error for a name that is not among `names`; it carries the nearest of them.

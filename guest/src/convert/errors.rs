@@ -140,6 +140,9 @@ fn core_error(error: CoreError, thread: Option<&str>) -> types::Error {
             code: "newer-format".to_owned(),
             message: error.to_string(),
         }),
+        CoreError::BrokenChain {
+            code, ref thread, ..
+        } => corrupt(code.to_owned(), error.to_string(), Some(thread)),
         CoreError::Corrupt(message) => corrupt("contradiction".to_owned(), message, thread),
     }
 }

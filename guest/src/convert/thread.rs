@@ -116,6 +116,7 @@ fn more(loaded: &LoadedThread) -> String {
     ObjectWriter::new(&mut text)
         .add("children", &loaded.chain.value.children)
         .add("mail", &loaded.head.value.mail_count())
+        .add("tip", &loaded.chain.value.tip)
         .finish();
     text
 }

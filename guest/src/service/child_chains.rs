@@ -5,10 +5,11 @@
 //! chain record of an earlier build has no last spawn number; its children are found in the index
 //! of parents, by the thread that spawned them.
 
+use super::chain::{broken, check_link};
 use super::store::{CONTENTION, DECISION_TRIES_MAX, find_record};
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage, StorageError};
-use threadkeep_core::error::{Error as CoreError, cut};
+use threadkeep_core::error::{CHAIN_BROKEN, Error as CoreError, cut};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{ChildSnapshot, WaitRequest};
 use threadkeep_core::settings::{WAIT_MILLIS_DEFAULT, WaitCall};
@@ -123,16 +124,21 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Returns the tip of a thread's chain: the thread itself, unless it was continued, which may
     /// happen between the reads, too.
+    ///
+    /// # Errors
+    /// [`CoreError::BrokenChain`] if the tip is missing, is of another chain, or is not its last.
     pub fn load_tip(&self, mut loaded: LoadedThread) -> Result<LoadedThread, Error> {
         let root = loaded.chain_key();
         for _ in 0..DECISION_TRIES_MAX {
             if loaded.is_tip() {
+                check_link(&loaded)?;
                 return Ok(loaded);
             }
-            loaded = self.load(&loaded.chain.value.tip)?;
+            let tip = loaded.chain.value.tip;
+            loaded = self.load_link(&tip)?;
             if loaded.chain_key() != root {
-                let message = "the tip of its chain is another's";
-                return Err(CoreError::Corrupt(message.to_owned()).into());
+                let problem = "is the tip of a chain, and is of another";
+                return Err(broken(CHAIN_BROKEN, &tip, problem));
             }
         }
         let message = format!("the chain {root} kept growing: repeat the call");

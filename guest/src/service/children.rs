@@ -105,6 +105,10 @@ impl<P: HostPorts> ThreadService<P> {
             BuiltinCall::Read(thread, last) => {
                 as_answer(self.newest_messages(&self.load_reachable(loaded, &thread)?, last)?)
             }
+            BuiltinCall::Chain(thread, cursor) => {
+                let found = self.load_reachable(loaded, &thread)?;
+                as_answer(self.chain_page(&found, cursor.as_deref())?)
+            }
             BuiltinCall::Aggregate(threads, from) => {
                 let waits = WaitCall {
                     threads,
@@ -291,10 +295,11 @@ fn status_json(loaded: &LoadedThread) -> String {
     let mut text = String::new();
     ObjectWriter::new(&mut text)
         .add("thread", &loaded.thread.value.id)
+        .add_present("chain", &loaded.thread.value.first_link())
         .add("status", head.status.as_str())
         .add_present("cause", &cause)
         .add("turns", &head.counters.turns)
-        .add("cost_usd", &head.counters.spend.to_string())
+        .add("cost_usd", &head.spend_under_cap().to_string())
         .add(
             "budget_of",
             loaded.chain.value.draws_on(&loaded.thread.value.chain),

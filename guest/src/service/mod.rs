@@ -5,6 +5,7 @@
 //! [`store::CONTENTION`] and may repeat the same call. The error `busy` is not for this: it names a
 //! lease of another holder, which a repeated call does not end.
 
+pub mod chain;
 pub mod child_chains;
 pub mod children;
 pub mod due;
@@ -63,6 +64,9 @@ impl Error {
     pub fn into_damage(self) -> Result<RecordDamage, Self> {
         let (code, message) = match self {
             Self::Core(CoreError::Corrupt(message)) => (CONTRADICTION.to_owned(), message),
+            Self::Core(error @ CoreError::BrokenChain { code, .. }) => {
+                (code.to_owned(), error.to_string())
+            }
             Self::Storage(
                 StorageError::Corrupt(code, message) | StorageError::TooLarge(code, message),
             ) => (code, message),

@@ -113,6 +113,11 @@ impl<P: HostPorts> ThreadService<P> {
             if loaded.thread.value.title == title {
                 return Ok(CommitDecision::Repeat);
             }
+            // The entries of a link that was continued are a part of the next one's path.
+            if let Some(next) = &loaded.thread.value.next {
+                let (thread, next) = (loaded.thread.value.id.clone(), next.clone());
+                return Err(CoreError::Continued { thread, next }.into());
+            }
             let mut change = ThreadChange::new(loaded, moment);
             change.thread.title.clone_from(&title);
             let plan = if loaded.head.value.status == ThreadStatus::Running {

@@ -120,6 +120,7 @@ fn thread_line(found: &LoadedThread, depth: u32) -> String {
     let mut line = String::new();
     ObjectWriter::new(&mut line)
         .add("thread", &found.thread.value.id)
+        .add_present("chain", &found.thread.value.first_link())
         .add("depth", &u64::from(depth))
         .add("status", found.head.value.status.as_str())
         .add_present("directive", &found.thread.value.directive)

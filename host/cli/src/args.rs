@@ -39,6 +39,13 @@ knows what it cost; tools that
 run are waited for. Exit code 0: it is cancelled, or will be. The command that runs the thread \
 ends with 1.";
 
+const CHAINS: &str = "\
+A thread that was handed off, because the window of its model was nearly full, or resumed \
+after its end goes on in
+another thread. Any link names the chain:
+
+  threadkeep chain describe-1771322456000-a1b2c3";
+
 const AUDITS: &str = "\
 Every figure is computed anew from the histories, without the code that wrote it. Runs may go on \
 meanwhile. Exit code 1 if
@@ -127,6 +134,9 @@ pub enum CliCommand {
     List(ListArgs),
     /// Show one thread and its last events
     Show(ShowArgs),
+    /// List the threads that one goes on in: its chain, the first link at first
+    #[command(after_help = CHAINS)]
+    Chain(ThreadArgs),
     /// Print the transcript of a thread
     Transcript(TranscriptArgs),
     /// Lift caps of a thread, so that a suspended one can be resumed

@@ -1,6 +1,6 @@
 //! The replay of the entries of one history, and the faults of the entries themselves.
 
-use super::record_reader::{list, number, sha256_hex, sha256_of_parts, text};
+use super::record_reader::{key_of, list, number, sha256_hex, sha256_of_parts, text};
 use super::{StoreAudit, StoreInvariant, UnconfirmedFindings};
 use crate::storage::StorageError;
 use serde_json::Value;
@@ -42,6 +42,8 @@ pub(super) struct HistoryReplay {
     pub(super) external_holds: BTreeMap<u64, u64>,
     /// Charged attempts that no correction has followed, by the version that admitted them.
     charged: BTreeMap<u64, ChargedAttempt>,
+    /// Key of the thread in which it goes on, as the newest entry says that tells one.
+    pub(super) continued_to: String,
     /// Faults of the entries themselves.
     pub(super) entry_findings: UnconfirmedFindings,
 }
@@ -62,6 +64,7 @@ impl HistoryReplay {
             open_hold: None,
             external_holds: BTreeMap::new(),
             charged: BTreeMap::new(),
+            continued_to: String::new(),
             entry_findings: UnconfirmedFindings::for_thread(thread),
         }
     }
@@ -133,6 +136,15 @@ impl HistoryReplay {
         if run != self.run {
             self.run = run;
             self.run_turns = 0;
+        }
+        if !self.continued_to.is_empty() && text(&entry["reason"]) != "settled" {
+            let expected = format!(
+                "only corrections after it was continued in {}",
+                self.continued_to
+            );
+            let found = format!("the entry {version}");
+            self.entry_findings
+                .add(StoreInvariant::Chains, expected, found);
         }
         let settled = Some(&entry["settled"]).filter(|settled| settled.is_object());
         for settled in settled.into_iter().chain(list(&entry["charged"])) {
@@ -248,6 +260,9 @@ impl HistoryReplay {
                 self.run_turns += 1;
             }
             "usage_corrected" => self.apply_correction(event),
+            "thread_handoff" | "thread_resumed" => {
+                self.continued_to = key_of(&event["new_thread_id"]);
+            }
             _ => {}
         }
     }

@@ -207,6 +207,7 @@ impl StoreAudit<'_> {
         super::head::compare_head(seen, told, &mut suspicion);
         if seen.thread.is_object() {
             check_named_records(seen, &mut suspicion);
+            check_closing_entry(seen, told, &mut suspicion);
         }
         Ok(suspicion)
     }
@@ -278,6 +279,20 @@ fn to_thread_records(key: &str, records: RecordSnapshot) -> ThreadRecords {
         head: records.json("head", key),
         thread,
         records,
+    }
+}
+
+/// Checks that the history of a thread that goes on in another one says so, and that of no other.
+fn check_closing_entry(
+    seen: &ThreadRecords,
+    told: &HistoryReplay,
+    suspicion: &mut UnconfirmedFindings,
+) {
+    let next = key_of(&seen.thread["next"]);
+    if next != told.continued_to {
+        let expected = format!("{:?} after it, as its history says", told.continued_to);
+        let found = format!("{:?}", printable_text(&next));
+        suspicion.add(StoreInvariant::Chains, printable_text(&expected), found);
     }
 }
 

@@ -8,7 +8,7 @@ use super::drive::{DriveOutcome, FirstPress, RunWatch};
 use super::input::{InputLine, InputLines};
 use super::interrupts::{InterruptStream, ProcessInterrupt};
 use super::session::{CommandProject, CommandSession};
-use super::{fault, run};
+use super::{chain, fault, run};
 use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::ChargedRow;
@@ -107,8 +107,10 @@ impl<'a> ChatSession<'a> {
                 .with_hint(format!("threadkeep chat {thread}, without them")));
         }
         let opened = session.open()?;
-        let found = opened.tenant().get(thread).await;
-        let found = found.map_err(|error| fault::from_thread_call(&opened, thread, &error))?;
+        let done = "the chat goes on";
+        let meant = chain::find_meant_thread(&opened, thread, done, screen).await;
+        let found = opened.tenant().get(&meant.id).await;
+        let found = found.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
         check_open_chat(&found)?;
         let (found, charged) = run::recover_from_dead_holder(&opened, found, screen).await?;
         run::check_resumable(&opened, &found)?;

@@ -7,6 +7,7 @@
 mod audit;
 mod budget;
 mod catch_up;
+mod chain;
 mod charges;
 mod chat;
 mod demo;
@@ -50,6 +51,7 @@ pub async fn run(
         CliCommand::Message(message) => signal::message(session, message, screen).await,
         CliCommand::List(list) => list::list(session, list, screen).await,
         CliCommand::Show(show) => show::show(session, show, screen).await,
+        CliCommand::Chain(named) => chain::chain(session, named, screen).await,
         CliCommand::Transcript(transcript) => {
             transcript::transcript(session, transcript, screen).await
         }

@@ -1,7 +1,7 @@
 //! `show`: one thread and its last events.
 
 use super::session::{CommandProject, CommandSession};
-use super::{fault, view};
+use super::{chain, fault, view};
 use std::collections::VecDeque;
 use threadkeep_cli::answer::ShowAnswer;
 use threadkeep_cli::args;
@@ -18,7 +18,10 @@ pub async fn show(
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = session.open_to_read(screen)?;
-    let answer = load_thread(&opened, &show.thread, show.events).await?;
+    let mut answer = load_thread(&opened, &show.thread, show.events).await?;
+    if answer.thread.next.is_some() {
+        answer.continued_in = chain::name_tip(&opened, &show.thread, "show", screen).await;
+    }
     Ok(screen.print_answer(&answer))
 }
 
@@ -48,6 +51,7 @@ pub async fn load_thread(
     Ok(ShowAnswer {
         thread: view::thread(&record),
         events: events.into(),
+        continued_in: None,
         exit: CommandExit::Done,
     })
 }

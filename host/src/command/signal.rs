@@ -5,8 +5,9 @@
 //! that is lower than the one in force, or that the thread has reached already, has made a mistake,
 //! and the command refuses it before a signal is sent.
 
+use super::chain::MeantThread;
 use super::session::{CommandProject, CommandSession};
-use super::{fault, view};
+use super::{chain, fault, view};
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
 use threadkeep_cli::answer::{
@@ -34,8 +35,10 @@ pub async fn raise(
         ));
     }
     let opened = session.open()?;
-    let failed = |error| fault::from_thread_call(&opened, &raise.thread, &error);
-    let thread = opened.tenant().get(&raise.thread).await.map_err(failed)?;
+    let done = "its caps are raised";
+    let meant = chain::find_meant_thread(&opened, &raise.thread, done, screen).await;
+    let failed = |error| fault::from_thread_call(&opened, &meant.id, &error);
+    let thread = opened.tenant().get(&meant.id).await.map_err(failed)?;
     let caps = view::caps(&raise.caps);
     // A thread that has ended takes no signal; the component reports that.
     if thread.outcome.is_none() {
@@ -43,7 +46,7 @@ pub async fn raise(
     }
     let through = raise.through;
     let what = SignalKind::Raise(wit::runner::Raised { caps, through });
-    send_signal(&opened, &raise.thread, "raise", what, screen).await
+    send_signal(&opened, meant, "raise", what, screen).await
 }
 
 /// Refuses caps that would not lift anything.
@@ -135,7 +138,8 @@ pub async fn cancel(
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = session.open()?;
-    send_signal(&opened, &named.thread, "cancel", SignalKind::Cancel, screen).await
+    let meant = chain::find_meant_thread(&opened, &named.thread, "it is cancelled", screen).await;
+    send_signal(&opened, meant, "cancel", SignalKind::Cancel, screen).await
 }
 
 /// Kills a thread: it ends at once.
@@ -145,7 +149,8 @@ pub async fn kill(
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = session.open()?;
-    send_signal(&opened, &named.thread, "kill", SignalKind::Kill, screen).await
+    let meant = chain::find_meant_thread(&opened, &named.thread, "it is killed", screen).await;
+    send_signal(&opened, meant, "kill", SignalKind::Kill, screen).await
 }
 
 /// Sends a message to a thread.
@@ -156,7 +161,9 @@ pub async fn message(
 ) -> Result<CommandExit, CommandFault> {
     let what = SignalKind::Message(inputs::user_message(&message.text)?);
     let opened = session.open()?;
-    send_signal(&opened, &message.thread, "message", what, screen).await
+    let done = "the message goes";
+    let meant = chain::find_meant_thread(&opened, &message.thread, done, screen).await;
+    send_signal(&opened, meant, "message", what, screen).await
 }
 
 /// Sets or removes the title of a thread.
@@ -166,19 +173,23 @@ pub async fn title(
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = session.open()?;
-    let titled = opened.tenant().set_title(&title.thread, title.text).await;
-    let titled = titled.map_err(|error| fault::from_thread_call(&opened, &title.thread, &error))?;
+    let done = "the title is set";
+    let meant = chain::find_meant_thread(&opened, &title.thread, done, screen).await;
+    let titled = opened.tenant().set_title(&meant.id, title.text).await;
+    let titled = titled.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
     opened.refresh_documents(&titled.id, screen).await;
-    Ok(screen.print_answer(&ThreadAnswer::for_titled(view::thread(&titled))))
+    let answer = ThreadAnswer::for_titled(view::thread(&titled), meant.continued_in);
+    Ok(screen.print_answer(&answer))
 }
 
 async fn send_signal(
     opened: &CommandProject,
-    thread: &str,
+    meant: MeantThread,
     name: &str,
     what: SignalKind,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
+    let thread = meant.id.as_str();
     let failed = |error| fault::from_thread_call(opened, thread, &error);
     let tenant = opened.tenant();
     let ends = matches!(what, SignalKind::Cancel | SignalKind::Kill);
@@ -210,6 +221,7 @@ async fn send_signal(
     }
     Ok(screen.print_answer(&SignalAnswer {
         thread_id: record.id,
+        continued_in: meant.continued_in,
         signal: name.to_owned(),
         status: record.status,
         limits: view::limits(&record.limits),

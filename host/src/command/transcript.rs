@@ -1,11 +1,13 @@
 //! `transcript`: prints the transcript of a thread.
 
-use super::fault;
 use super::session::{CommandProject, CommandSession};
+use super::{chain, fault};
 use threadkeep_cli::answer::TranscriptAnswer;
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
+
+const COMMAND: &str = "transcript";
 
 /// Largest transcript in one JSON document, which holds it in memory twice. A larger one is read
 /// without `--json`.
@@ -19,7 +21,8 @@ pub async fn transcript(
 ) -> Result<CommandExit, CommandFault> {
     let opened = session.open_to_read(screen)?;
     if screen.properties().json {
-        let answer = load_transcript(&opened, &asked.thread, asked.format).await?;
+        let mut answer = load_transcript(&opened, &asked.thread, asked.format).await?;
+        answer.continued_in = chain::name_tip(&opened, &asked.thread, COMMAND, screen).await;
         return Ok(screen.print_answer(&answer));
     }
     for what in document_parts(asked.format) {
@@ -31,6 +34,7 @@ pub async fn transcript(
         }
     }
     screen.end_line();
+    chain::name_tip(&opened, &asked.thread, COMMAND, screen).await;
     Ok(CommandExit::Done)
 }
 
@@ -50,6 +54,7 @@ pub async fn load_transcript(
         format: format.as_str().to_owned(),
         version: 0,
         text: String::new(),
+        continued_in: None,
         exit: CommandExit::Done,
     };
     for what in document_parts(format) {

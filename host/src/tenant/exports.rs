@@ -140,7 +140,7 @@ forward_exports! { threadkeep_threads_continuation:
     /// `continuation.usage`.
     pub async fn window_usage(thread: &str) -> String = call_usage(&thread);
 
-    /// `continuation.chain`.
+    /// `continuation.chain`: the links of a thread's chain as JSON, a page at a time.
     pub async fn chain(thread: &str, cursor: Option<String>) -> String
         = call_chain(&thread, cursor.as_deref());
 

@@ -1,6 +1,7 @@
 //! A store that holds every kind of thread and money record, as a file in which tests plant
 //! violations.
 
+use crate::history::branch_fixture::{PlantedLink, plant_link};
 use crate::runner::fixture::{RunnerFixture, calls, raise, reply, says, usage};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,19 @@ impl ClosedStore {
         let world = RunnerFixture::over(open(temp.path()), MapLibrary::small());
         write_everything(world);
         Self { temp }
+    }
+
+    /// The same with a second link after the chat `idle`: `second`.
+    pub fn with_link() -> Self {
+        let kept = Self::new();
+        let world = RunnerFixture::over(open(kept.temp.path()), MapLibrary::small());
+        let link = PlantedLink {
+            tip: "idle",
+            id: "second",
+            from: 1,
+        };
+        plant_link(&world, link);
+        kept
     }
 
     /// Runs SQL on a copy of the file from outside, and returns the audit's report of that copy.

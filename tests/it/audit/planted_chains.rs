@@ -41,45 +41,22 @@ fn broken_and_circular_chains_are_reported() {
     check_violations(&cases);
 }
 
-/// SQL that links two threads of a chain as a hand-off will write them.
-fn link_chain_sql() -> String {
-    let moved = "UPDATE record_index SET name = 'chain' || char(1) || 'idle' || substr(name, \
-                 13) WHERE name LIKE 'chain' || char(1) || 'second%'";
-    [
-        set_fields_sql("thread", "idle", "'$.next', 'second'"),
-        set_fields_sql("chain", "idle", "'$.tip', 'second'"),
-        "INSERT INTO record_thread (name, version, value) SELECT 'second', 1, \
-         json_set(value, '$.id', 'second', '$.previous', 'idle', '$.next', NULL) FROM \
-         record_thread WHERE name = 'idle'"
-            .to_owned(),
-        format!(
-            "INSERT INTO record_head (name, version, value) SELECT 'second', 1, json_set(value, \
-             '$.version', 0, '$.hash', '{}', '$.counters', json('{{}}'), '$.carried_spend', \
-             json_extract(value, '$.counters.spend')) FROM record_head WHERE name = 'idle'",
-            threadkeep_core::thread::genesis_hash("second", "idle", None)
-        ),
-        "INSERT INTO record_index (name, version, value) SELECT replace(name, char(1) || \
-         'idle', char(1) || 'second'), 1, value FROM record_index WHERE name LIKE '%' || \
-         char(1) || 'idle'"
-            .to_owned(),
-        moved.to_owned(),
-        set_fields_sql("head", "idle", "'$.status', 'continued'"),
-        set_fields_sql("thread", "idle", "'$.outcome', 'continued'"),
-        "UPDATE record_index SET name = replace(name, 'status' || char(1) || 'idle', \
-         'status' || char(1) || 'continued') WHERE name LIKE 'status%' AND name LIKE '%' || \
-         char(1) || 'idle'"
-            .to_owned(),
-        "UPDATE record_index SET name = replace(name, 'status' || char(1) || 'second', \
-         'status' || char(1) || 'idle') WHERE name LIKE 'status%second'"
-            .to_owned(),
-    ]
-    .join(";")
+/// A hand-off in an entry that others follow.
+const EARLY_HANDOFF: &str = "[{\"type\":\"thread_handoff\",\"new_thread_id\":\"second\"},{";
+
+/// SQL that changes a text in the entries of this reason in the history of `idle`.
+fn edit_history_sql(reason: &str, from: &str, to: &str) -> String {
+    format!(
+        "UPDATE entry SET value = replace(value, '{from}', '{to}') WHERE value LIKE \
+         '%\"reason\":\"{reason}\"%' AND id >> 32 = (SELECT id FROM partition WHERE log = \
+         'history' AND name = 'idle')"
+    )
 }
 
 #[test]
 fn a_chain_of_two_links_is_walked_to_its_tip() {
-    let kept = ClosedStore::new();
-    assert_eq!(kept.audit_after(&link_chain_sql()).findings, []);
+    let kept = ClosedStore::with_link();
+    assert_eq!(kept.audit_after("").findings, []);
     for (thread, broken) in [
         (
             "idle",
@@ -95,13 +72,23 @@ fn a_chain_of_two_links_is_walked_to_its_tip() {
         ),
         ("idle", set_fields_sql("thread", "idle", "'$.next', NULL")),
         ("idle", set_fields_sql("chain", "idle", "'$.tip', 'idle'")),
+        // The history of a link names the one after it.
+        ("idle", set_fields_sql("thread", "idle", "'$.next', 'top'")),
+        ("done", set_fields_sql("thread", "done", "'$.next', 'top'")),
+        (
+            "idle",
+            edit_history_sql("handoff", "thread_handoff", "thread_lost"),
+        ),
+        ("idle", edit_history_sql("handoff", "second", "third")),
+        (
+            "idle",
+            edit_history_sql("user-message", "[{", EARLY_HANDOFF),
+        ),
     ] {
-        let sql = format!("{}; {broken}", link_chain_sql());
-        let unsaid = mismatch_reason(&kept.audit_after(&sql), Chains, thread);
+        let unsaid = mismatch_reason(&kept.audit_after(&broken), Chains, thread);
         assert_eq!(unsaid, None, "{broken}");
     }
     let forgotten = set_fields_sql("head", "second", "'$.carried_spend', 1");
-    let sql = format!("{}; {forgotten}", link_chain_sql());
-    let unsaid = mismatch_reason(&kept.audit_after(&sql), Counters, "idle");
+    let unsaid = mismatch_reason(&kept.audit_after(&forgotten), Counters, "idle");
     assert_eq!(unsaid, None, "what the first link has spent");
 }

@@ -13,7 +13,7 @@ mod interrupted_waits;
 mod kills;
 mod llmock;
 mod many_children;
-mod planted_links;
+pub mod planted_links;
 mod planted_records;
 mod races;
 mod random_forest;

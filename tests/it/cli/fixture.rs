@@ -1,9 +1,13 @@
 //! A project on disk with a scripted model, and the command that runs in it.
 
+use crate::audit::fixture::open;
+use crate::history::branch_fixture::{PlantedLink, plant_link};
+use crate::runner::fixture::RunnerFixture;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 use threadkeep_tests::binary::{self, ProcessOutput, RunningProcess};
+use threadkeep_tests::fixture::MapLibrary;
 pub use threadkeep_tests::fixture::SCRIPTED_MODELS as MODELS;
 
 pub const DIRECTIVE: &str = "---
@@ -127,6 +131,13 @@ impl CliProject {
             ".ai/directives/part.md",
             &PART.replace("TURNS", &turns.to_string()),
         );
+    }
+
+    /// Continues a thread that nobody holds in another one, as a hand-off or a resume does.
+    pub fn continue_thread(&self, tip: &str, id: &str) {
+        let store = open(&self.path().join(".ai/threads"));
+        let world = RunnerFixture::over(store, MapLibrary::small());
+        plant_link(&world, PlantedLink { tip, id, from: 1 });
     }
 
     /// Runs a thread with this id to its end.

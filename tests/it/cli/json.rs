@@ -124,6 +124,19 @@ fn family_document(project: &CliProject) -> Value {
     project.json(&["run", "parent", "--id", "parent"])
 }
 
+/// Documents about a chain of two links, of which the first is named.
+fn chain_documents(project: &CliProject) -> CommandDocuments {
+    project.finish_thread("first");
+    project.continue_thread("first", "second");
+    vec![
+        ("chain", vec![project.json(&["chain", "first"])]),
+        ("show", vec![project.json(&["show", "first"])]),
+        ("transcript", vec![project.json(&["transcript", "first"])]),
+        ("message", vec![project.json(&["message", "first", "And?"])]),
+        ("title", vec![project.json(&["title", "first", "A chain"])]),
+    ]
+}
+
 fn chat_documents(project: &CliProject) -> CommandDocuments {
     let created = project.json(&["create", "--id", "chat"]);
     let titled = project.json(&["title", "chat", "A chat"]);
@@ -288,6 +301,7 @@ fn every_document_has_the_fields_that_the_page_names() {
     let documents = [
         run_documents(&project),
         chat_documents(&project),
+        chain_documents(&project),
         upkeep_documents(&project),
     ];
     let documents = merge_documents(documents.concat());

@@ -2,6 +2,7 @@
 
 mod advice;
 mod budget;
+mod chains;
 mod chat;
 mod commands;
 mod coordination;

@@ -6,7 +6,7 @@ use crate::runner::fixture::RunnerFixture;
 use std::sync::Arc;
 use threadkeep::storage::StorageBackend;
 use threadkeep_component::ports::HostPorts;
-use threadkeep_core::history::CommitReason;
+use threadkeep_core::history::{CommitReason, Event, ThreadHandoff, ThreadResumed};
 use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
@@ -90,11 +90,26 @@ fn continue_plan(world: &RunnerFixture, tip: &LoadedThread, next: &str) -> Commi
     };
     let mut change = ThreadChange::new(tip, moment);
     change.thread.next = Some(next.to_owned());
-    if !tip.head.value.status.is_terminal() {
-        change.thread.outcome = Some(ThreadStatus::Continued);
-        change.head.status = ThreadStatus::Continued;
-        change.head.due = None;
-        change.stop_drawing();
+    let new_thread_id = next.to_owned();
+    if tip.head.value.status.is_terminal() {
+        change.push_event(Event::ThreadResumed(ThreadResumed {
+            new_thread_id,
+            directive: change.thread.directive.clone(),
+            message_preview: "Once more.".to_owned(),
+            reconstructed_turns: 2,
+        }));
+        return change.into_plan(CommitReason::Resumed).unwrap();
     }
-    change.into_plan(CommitReason::Changed).unwrap()
+    change.push_event(Event::ThreadHandoff(ThreadHandoff {
+        new_thread_id,
+        trailing_turns: 2,
+        summary_generated: false,
+        summary_tokens: 0,
+        summary_problem: None,
+    }));
+    change.thread.outcome = Some(ThreadStatus::Continued);
+    change.head.status = ThreadStatus::Continued;
+    change.head.due = None;
+    change.stop_drawing();
+    change.into_plan(CommitReason::Handoff).unwrap()
 }

@@ -4,6 +4,7 @@ mod appends;
 pub mod branch_fixture;
 mod branches;
 mod caps;
+mod chains;
 mod chats;
 mod late_commits;
 mod live_windows;

@@ -212,14 +212,11 @@ fn provider_blocks(
             let blocks = vec![ProviderBlock::Text { text }];
             (message_role(injected.role), blocks)
         }
-        Event::Message(message) => (
-            message_role(message.role),
-            message
-                .content
-                .iter()
-                .map(|block| ProviderBlock::Text { text: &block.text })
-                .collect(),
-        ),
+        Event::Message(message) => {
+            let texts = message.content.iter().map(|block| &block.text);
+            let blocks = texts.map(|text| ProviderBlock::Text { text });
+            (message_role(message.role), blocks.collect())
+        }
         Event::AssistantText(text) => {
             let block = ProviderBlock::Text { text: &text.text };
             (ProviderRole::Assistant, vec![block])

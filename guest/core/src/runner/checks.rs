@@ -17,22 +17,20 @@ pub(super) fn require_pin<'a>(
     pin.ok_or_else(|| Error::Corrupt(format!("{id} has no pin")))
 }
 
+/// Returns the error for a request that the status of a thread does not allow. What is meant for a
+/// thread that was continued belongs to the next link of its chain, whose id the caller needs.
 pub(super) fn refused_error(loaded: &LoadedThread, advice: &str) -> Error {
-    Error::Refused {
-        thread: loaded.thread.value.id.clone(),
-        status: loaded.head.value.status.to_string(),
-        advice: advice.to_owned(),
-    }
-}
-
-/// Returns the error for a thread that has ended and takes nothing more.
-pub(super) fn ended_error(loaded: &LoadedThread, advice: &str) -> Error {
+    let thread = loaded.thread.value.id.clone();
     match &loaded.thread.value.next {
         Some(next) => Error::Continued {
-            thread: loaded.thread.value.id.clone(),
+            thread,
             next: next.clone(),
         },
-        None => refused_error(loaded, advice),
+        None => Error::Refused {
+            thread,
+            status: loaded.head.value.status.to_string(),
+            advice: advice.to_owned(),
+        },
     }
 }
 
@@ -63,7 +61,7 @@ pub(super) fn check_may_start(
         | ThreadStatus::Cancelled
         | ThreadStatus::Killed
         | ThreadStatus::Continued => {
-            return Err(ended_error(loaded, "it has ended: start a new thread"));
+            return Err(refused_error(loaded, "it has ended: start a new thread"));
         }
     }
     if head.intent.is_some() {
@@ -157,7 +155,7 @@ pub(super) fn check_loop_token(loaded: &LoadedThread, token: u64) -> Result<(), 
             "a driver runs it: its steps are submitted",
         )),
         status if status.is_terminal() => {
-            Err(ended_error(loaded, "it has ended: start a new thread"))
+            Err(refused_error(loaded, "it has ended: start a new thread"))
         }
         _ => Err(refused_error(loaded, "its hold is over: open it again")),
     }

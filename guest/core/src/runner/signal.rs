@@ -2,7 +2,7 @@
 //! and take effect at its next commit; a kill fences the holder at once.
 
 use super::CommitDecision;
-use super::checks::{begin_chat_run, ended_error};
+use super::checks::{begin_chat_run, refused_error};
 use super::children::pass_to_children;
 use super::ending::{end_thread_now, request_cancel};
 use super::mail::{push_inbox_message, take_mail};
@@ -74,6 +74,10 @@ pub fn signal(
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
     let head = &loaded.head.value;
+    if loaded.thread.value.next.is_some() {
+        // What lies under the chain is told by its tip.
+        return Err(refused_error(loaded, ""));
+    }
     if head.status.is_terminal() {
         return signal_ended_thread(loaded, (name, signal), moment);
     }
@@ -144,7 +148,7 @@ fn signal_ended_thread(
             raise_caps(&mut change, asked)?;
         }
         _ => {
-            return Err(ended_error(
+            return Err(refused_error(
                 loaded,
                 "it has ended and takes no more signals",
             ));

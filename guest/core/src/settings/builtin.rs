@@ -54,6 +54,8 @@ pub enum BuiltinCall {
     Read(String, u64),
     /// Show results of children, from this byte of each on.
     Aggregate(Vec<String>, usize),
+    /// List the links of a thread's chain, from this cursor on.
+    Chain(String, Option<String>),
 }
 
 /// Arguments of `spawn_thread`.
@@ -113,6 +115,7 @@ impl BuiltinCall {
             }
             "send_message" => known(&["thread", "message"])?,
             "read_transcript" => known(&["thread", "last"])?,
+            "get_chain" => known(&["thread", "cursor"])?,
             _ => known(&["thread"])?,
         }
         let thread = required_text(name, &fields, "thread")?;
@@ -124,6 +127,7 @@ impl BuiltinCall {
                 thread,
                 whole_number_field(name, &fields, "last", READ_MESSAGES_MAX)?.unwrap_or(10),
             ),
+            "get_chain" => Self::Chain(thread, text_field(name, &fields, "cursor")?),
             _ => Self::Status(thread),
         })
     }
@@ -234,7 +238,7 @@ mod tests {
     }
 
     /// Name, arguments and the refused field.
-    const CALLS: [(&str, &str, Option<&str>); 23] = [
+    const CALLS: [(&str, &str, Option<&str>); 26] = [
         ("spawn_thread", r#"{"directive":"d"}"#, None),
         (
             "spawn_thread",
@@ -314,6 +318,13 @@ mod tests {
             Some("aggregate_results.from"),
         ),
         ("thread_status", r#"{"id":"a"}"#, Some("thread_status.id")),
+        ("get_chain", r#"{"thread":"a","cursor":"b"}"#, None),
+        ("get_chain", "{}", Some("get_chain.thread")),
+        (
+            "get_chain",
+            r#"{"thread":"a","cursor":1}"#,
+            Some("get_chain.cursor"),
+        ),
     ];
 
     #[test]

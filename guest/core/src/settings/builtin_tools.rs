@@ -11,7 +11,7 @@ const THREAD_SCHEMA: &str = concat!(
 pub(super) const WAIT_SECONDS_MARK: &str = "{wait}";
 
 /// Name, description and schema of the arguments.
-pub(super) const TOOLS: [(&str, &str, &str); 9] = [
+pub(super) const TOOLS: [(&str, &str, &str); 10] = [
     (
         "spawn_thread",
         "Start a child thread that runs a directive beside you. Returns its id at once; \
@@ -84,6 +84,15 @@ pub(super) const TOOLS: [(&str, &str, &str); 9] = [
             r#""items":{"type":"string"},"description":"As for wait_threads."},"#,
             r#""from":{"type":"integer","description":"Of one thread: show its result from this "#,
             r#"byte on."}}}"#
+        ),
+    ),
+    (
+        "get_chain",
+        "List the threads that one goes on in: its chain, the first link at first.",
+        concat!(
+            r#"{"type":"object","properties":{"thread":{"type":"string","#,
+            r#""description":"Any link: your own id, or that of a thread under you."},"#,
+            r#""cursor":{"type":"string"}},"required":["thread"]}"#
         ),
     ),
 ];

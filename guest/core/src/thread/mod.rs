@@ -12,6 +12,7 @@ mod head;
 mod history_path;
 mod inbox;
 mod link;
+mod link_checks;
 mod record;
 mod record_checks;
 mod record_format;
@@ -36,6 +37,7 @@ pub use head::{
 pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};
 pub use link::{ChainLink, Successor, create_link, open_successor};
+pub use link_checks::{find_link_problem, find_step_problem};
 pub use record::{CreatorOverrides, InheritedBounds, RESULT_BYTES_MAX, ThreadRecord};
 pub use record_checks::find_contradiction;
 pub use record_format::RecordFormat;

@@ -2,6 +2,7 @@
 //! thread ends or gets a title.
 
 use super::{HistoryBase, ThreadStatus};
+use crate::id;
 use crate::json::record::record;
 use crate::limits::ThreadCaps;
 use crate::time::UnixTime;
@@ -80,6 +81,12 @@ record!(ThreadRecord {
 });
 
 impl ThreadRecord {
+    /// Id of the first link of its chain, if that is another thread.
+    pub fn first_link(&self) -> Option<String> {
+        let is_other = id::key(&self.chain) != id::key(&self.id);
+        is_other.then(|| self.chain.clone())
+    }
+
     /// The version after which the own entries of the thread begin: 0 without a base.
     pub fn base_length(&self) -> u64 {
         self.base.as_ref().map_or(0, |base| base.length)

@@ -2,7 +2,7 @@
 //! line after it is one event.
 
 use crate::error::Error;
-use crate::history::{Entry, Event, MessageRole, SuspendedEvent, call_id};
+use crate::history::{ContextLimitReached, Entry, Event, MessageRole, SuspendedEvent, call_id};
 use crate::json::{self, JsonNumber, JsonObject, JsonValue};
 use crate::money::NanoUsd;
 use crate::plan::LoadedThread;
@@ -16,11 +16,17 @@ const MANIFEST_TITLE_BYTES_MAX: usize = 200;
 
 /// Renders the manifest line: padded with spaces to [`MANIFEST_BYTES`], the line feed included.
 /// `version` is the version that it was made from. Fields that do not fit are left out: the
-/// provider's session first, then the title and the task.
+/// provider's session first, then the title, the task and the links beside it.
 pub fn manifest(loaded: &LoadedThread) -> Result<String, Error> {
     let mut fields = manifest_fields(loaded);
     let mut line = to_line_text(fields.clone());
-    for name in ["sessionId", "title", "taskId"] {
+    for name in [
+        "sessionId",
+        "title",
+        "taskId",
+        "continuationOf",
+        "continuationThreadId",
+    ] {
         if line.len() < MANIFEST_BYTES {
             break;
         }
@@ -56,6 +62,8 @@ fn manifest_fields(loaded: &LoadedThread) -> JsonObject<'_> {
         ("sessionId", head.session.as_deref()),
         ("taskId", thread.task.as_deref()),
         ("title", title),
+        ("continuationOf", thread.previous.as_deref()),
+        ("continuationThreadId", thread.next.as_deref()),
     ] {
         if let Some(value) = value {
             fields.insert(name, value);
@@ -133,11 +141,7 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
                 fields.swap_remove(name);
             }
         }
-        Event::ContextLimitReached(reached) => {
-            if let Some(ratio) = JsonNumber::parse(&reached.ratio_text()) {
-                fields.insert("usage_ratio", JsonValue::Number(ratio));
-            }
-        }
+        Event::ContextLimitReached(reached) => insert_ratio(&mut fields, reached),
         Event::Charged(charge) => {
             fields.insert("spend", charge.spend.to_string());
             fields.insert("most", charge.most.to_string());
@@ -158,6 +162,13 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
 /// Returns the index of an event in its entry, which has far fewer events than this type counts.
 fn event_index(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// Replaces the ratio in parts per million by a decimal number.
+fn insert_ratio(fields: &mut JsonObject<'_>, reached: &ContextLimitReached) {
+    if let Some(ratio) = JsonNumber::parse(&reached.ratio_text()) {
+        fields.insert("usage_ratio", JsonValue::Number(ratio));
+    }
 }
 
 /// Replaces amounts in the object of this field by decimal text. Amounts that are `None` stay null.

@@ -11,8 +11,8 @@
 //! nothing adds nothing.
 
 use crate::history::{
-    ChargedEvent, Entry, ErrorEvent, Event, MessageRole, ResultEvent, ThreadHandoff, ThreadResumed,
-    ToolResult, UsageCorrected,
+    ChargedEvent, ContextInjected, ContextLimitReached, Entry, ErrorEvent, Event, MessageRole,
+    ResultEvent, ThreadHandoff, ThreadResumed, ToolResult, UsageCorrected,
 };
 use crate::json;
 use std::fmt::Write;
@@ -100,24 +100,25 @@ fn push_event(out: &mut String, entry: &Entry, event: &Event) {
             &time,
             &fence_beginning(&json::to_text(&note.body), "json"),
         ),
-        Event::ContextInjected(injected) => {
-            let sender = match injected.role {
-                MessageRole::User => "Context (sent as the user)",
-                MessageRole::Assistant => "Context (sent as the assistant)",
-            };
-            push_section(out, sender, &time, &quote_text(&injected.text));
-        }
-        Event::ContextLimitReached(reached) => push_note(
-            out,
-            &format!(
-                "the context is nearly full: {} of {} tokens",
-                reached.tokens_used, reached.tokens_limit
-            ),
-        ),
+        Event::ContextInjected(injected) => push_injected(out, &time, injected),
+        Event::ContextLimitReached(reached) => push_note(out, &limit_text(reached)),
         Event::ThreadHandoff(handoff) => push_note(out, &handoff_text(handoff)),
         Event::ThreadResumed(resumed) => push_note(out, &resumption_text(resumed)),
         Event::Other(_) => push_note(out, &format!("event {}", escape_inline(event.kind()))),
     }
+}
+
+fn push_injected(out: &mut String, time: &str, injected: &ContextInjected) {
+    let sender = match injected.role {
+        MessageRole::User => "Context (sent as the user)",
+        MessageRole::Assistant => "Context (sent as the assistant)",
+    };
+    push_section(out, sender, time, &quote_text(&injected.text));
+}
+
+fn limit_text(reached: &ContextLimitReached) -> String {
+    let (used, limit) = (reached.tokens_used, reached.tokens_limit);
+    format!("the context is nearly full: {used} of {limit} tokens")
 }
 
 fn handoff_text(handoff: &ThreadHandoff) -> String {

@@ -2,6 +2,7 @@
 
 mod audit;
 mod budget;
+mod chain;
 mod doctor;
 mod external_loop;
 mod probe;
@@ -14,6 +15,7 @@ pub use audit::{AuditAnswer, FindingRow};
 pub use budget::{
     AccountFigures, AccountView, BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer,
 };
+pub use chain::ChainAnswer;
 pub use doctor::{
     DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
 };

@@ -267,6 +267,8 @@ pub struct ShowAnswer {
     pub thread: ThreadView,
     /// Its last events.
     pub events: Vec<EventView>,
+    /// The tip of its chain, if it was continued.
+    pub continued_in: Option<String>,
     /// The exit code.
     pub exit: CommandExit,
 }
@@ -437,6 +439,8 @@ fn summarize_body(body: &Value) -> String {
 pub struct ThreadAnswer {
     /// The thread.
     pub thread: ThreadView,
+    /// The same thread, if an earlier link of its chain was named.
+    pub continued_in: Option<String>,
     /// The exit code.
     pub exit: CommandExit,
     /// True if this command created the thread.
@@ -449,14 +453,15 @@ impl ThreadAnswer {
     pub fn for_created(thread: ThreadView) -> Self {
         Self {
             made: true,
-            ..Self::for_titled(thread)
+            ..Self::for_titled(thread, None)
         }
     }
 
     /// The answer about a thread whose title was set.
-    pub fn for_titled(thread: ThreadView) -> Self {
+    pub fn for_titled(thread: ThreadView, continued_in: Option<String>) -> Self {
         Self {
             thread,
+            continued_in,
             exit: CommandExit::Done,
             made: false,
         }
@@ -500,6 +505,8 @@ pub struct TranscriptAnswer {
     pub version: u64,
     /// The document.
     pub text: String,
+    /// The tip of the thread's chain, if it was continued.
+    pub continued_in: Option<String>,
     /// The exit code.
     pub exit: CommandExit,
 }
@@ -519,6 +526,8 @@ impl CommandAnswer for TranscriptAnswer {
 pub struct SignalAnswer {
     /// The thread.
     pub thread_id: String,
+    /// The same thread, if an earlier link of its chain was named.
+    pub continued_in: Option<String>,
     /// `raise`, `cancel`, `kill` or `message`.
     pub signal: String,
     /// Its status now. A cancel of a running thread takes effect within seconds, or when its tools

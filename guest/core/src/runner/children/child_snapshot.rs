@@ -24,6 +24,8 @@ pub struct ChildSnapshot {
     /// Its spawn number.
     pub number: u64,
     id: String,
+    /// The first link of its chain, if that is another thread.
+    first: Option<String>,
     result: Option<String>,
     /// Head of the child; `None` if its records are missing or cannot be read.
     head: Option<Head>,
@@ -43,6 +45,7 @@ impl ChildSnapshot {
             number: chain.number,
             shares: !chain.has_account(),
             id: thread.id.clone(),
+            first: thread.first_link(),
             result: thread.result.as_ref().map(text),
             head: Some(head.clone()),
         }
@@ -53,6 +56,7 @@ impl ChildSnapshot {
         Self {
             number: u64::MAX,
             id: id.to_owned(),
+            first: None,
             result: None,
             head: None,
             shares: false,
@@ -139,11 +143,12 @@ impl ChildSnapshot {
         let cause = head.cause.as_ref();
         ObjectWriter::new(&mut answer)
             .add("thread", &self.id)
+            .add_present("chain", &self.first)
             .add("status", head.status.as_str())
             .add_present("result", &shown.map(str::to_owned))
             .add_present("cut", &cut)
             .add_present("cause", &cause.map(|cause| cause_text(cause, cause_bytes)))
-            .add("cost_usd", &head.counters.spend.to_string())
+            .add("cost_usd", &head.spend_under_cap().to_string())
             .finish();
         answer
     }

@@ -132,6 +132,7 @@ fn a_thread_is_shown_with_what_is_known() {
             time: "2026-03-10T11:59:30Z".to_owned(),
             body: json!({"content": [{"type": "text", "text": "one\ntwo \x07"}]}),
         }],
+        continued_in: None,
         exit: CommandExit::Done,
     };
     let (mut person, out, _) = screen(false, true);
@@ -167,6 +168,7 @@ fn signals_say_what_comes_of_them() {
         let (mut person, out, err) = screen(false, false);
         person.print_answer(&SignalAnswer {
             thread_id: "a".to_owned(),
+            continued_in: None,
             signal: signal.to_owned(),
             status: status.to_owned(),
             limits: LimitsView {

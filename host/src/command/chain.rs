@@ -1,0 +1,99 @@
+//! `chain`: the links of a thread's chain; and the tip that other commands go on with.
+
+use super::session::{CommandProject, CommandSession};
+use super::{fault, view};
+use serde_json::Value;
+use threadkeep_cli::answer::ChainAnswer;
+use threadkeep_cli::args;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
+
+/// Shows the links of a thread's chain, all pages of them.
+pub async fn chain(
+    session: &CommandSession,
+    named: args::ThreadArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let opened = session.open_to_read(screen)?;
+    let mut answer = ChainAnswer {
+        success: true,
+        chain_length: 0,
+        chain: Vec::new(),
+        tip: Value::Null,
+        totals: Value::Null,
+        account: Value::Null,
+        exit: CommandExit::Done,
+        named: named.thread.clone(),
+    };
+    let mut next = Some(None);
+    while let Some(cursor) = next {
+        let page = opened.tenant().chain(&named.thread, cursor).await;
+        let page = page.map_err(|error| fault::from_thread_call(&opened, &named.thread, &error))?;
+        next = add_page(&mut answer, &page)?.map(Some);
+    }
+    Ok(screen.print_answer(&answer))
+}
+
+/// Adds a page of links to the answer; returns the cursor of the next one.
+fn add_page(answer: &mut ChainAnswer, page: &str) -> Result<Option<String>, CommandFault> {
+    let unreadable = |_| CommandFault::new("bad-answer", "the chain's page is no JSON");
+    let mut page: Value = serde_json::from_str(page).map_err(unreadable)?;
+    if let Some(Value::Array(links)) = page.get_mut("chain").map(Value::take) {
+        answer.chain.extend(links);
+    }
+    answer.chain_length = page["chain_length"].as_u64().unwrap_or_default();
+    answer.tip = page["tip"].take();
+    answer.totals = page["totals"].take();
+    answer.account = page["account"].take();
+    Ok(page["cursor"].as_str().map(str::to_owned))
+}
+
+/// The thread that a command is meant for.
+pub struct MeantThread {
+    /// Its id: the tip of the chain of the thread that was named.
+    pub id: String,
+    /// The same, if another link was named.
+    pub continued_in: Option<String>,
+}
+
+/// Finds the thread that a command is meant for, and says so if it is not the one that was named.
+/// `done` says what happens there. A thread that cannot be read is the one that is meant: the
+/// command then says what is wrong with it.
+pub async fn find_meant_thread(
+    opened: &CommandProject,
+    thread: &str,
+    done: &str,
+    screen: &mut OutputScreen,
+) -> MeantThread {
+    let continued_in = find_tip(opened, thread).await;
+    if let Some(tip) = &continued_in {
+        screen.note(&format!("{thread} was continued in {tip}: {done} there"));
+    }
+    MeantThread {
+        id: continued_in.clone().unwrap_or_else(|| thread.to_owned()),
+        continued_in,
+    }
+}
+
+/// Returns the tip of a thread's chain, if that is another thread, and says where to look for it.
+pub async fn name_tip(
+    opened: &CommandProject,
+    thread: &str,
+    command: &str,
+    screen: &mut OutputScreen,
+) -> Option<String> {
+    let tip = find_tip(opened, thread).await?;
+    screen.note(&format!(
+        "{thread} was continued in {tip}: `threadkeep {command} {tip}`, or `threadkeep chain \
+         {thread}` for all links"
+    ));
+    Some(tip)
+}
+
+/// Returns the tip of the chain of a thread, if that is another thread.
+async fn find_tip(opened: &CommandProject, thread: &str) -> Option<String> {
+    let found = opened.tenant().get(thread).await.ok()?;
+    let more = view::parse_json(&found.more);
+    let tip = more["tip"].as_str()?;
+    (found.next.is_some() && !tip.eq_ignore_ascii_case(thread)).then(|| tip.to_owned())
+}

@@ -1,0 +1,201 @@
+//! Threads that were continued, on the command line: `chain`, and what other commands do where an
+//! earlier link is named.
+
+use super::fixture::CliProject;
+use serde_json::{Value, json};
+use threadkeep_tests::binary;
+
+/// A project with a directive's thread that was resumed, and a chat that was handed off.
+fn project_with_chains() -> CliProject {
+    let project = CliProject::new();
+    project.finish_thread("done");
+    project.continue_thread("done", "done-2");
+    let mut chat = project.command(&["chat", "--id", "talk", "--json"]);
+    chat.args(["--provider", "scripted:talk.json"]);
+    project.write("talk.json", r#"[{"text": "Hello."}]"#);
+    binary::run_with_input(chat, "Hello.");
+    project.continue_thread("talk", "talk-2");
+    project
+}
+
+#[test]
+fn chain_is_shown_from_any_link() {
+    let project = project_with_chains();
+    let told = project.json(&["chain", "talk"]);
+    assert_eq!(told, project.json(&["chain", "talk-2"]));
+    let ids: Vec<&Value> = told["chain"].as_array().unwrap().iter().collect();
+    assert_eq!(
+        (&ids[0]["thread_id"], &ids[1]["thread_id"]),
+        (&json!("talk"), &json!("talk-2"))
+    );
+    assert_eq!(
+        (&told["chain_length"], &told["tip"]),
+        (&json!(2), &json!("talk-2"))
+    );
+    assert_eq!(told["chain"][0]["continued"]["how"], "handed-off");
+    let shown = project.run(&["chain", "done"]);
+    assert_eq!(shown.code, Some(0), "{}", shown.err);
+    for part in [
+        "1  done    completed",
+        "2  done-2  created",
+        "resumed at version",
+        "2 links",
+    ] {
+        assert!(shown.out.contains(part), "{part:?} is not in {}", shown.out);
+    }
+    assert!(
+        shown.err.contains("done was continued in done-2"),
+        "{}",
+        shown.err
+    );
+    let alone = project.run(&["chain", "done-2"]);
+    assert!(!alone.err.contains("continued"), "{}", alone.err);
+    let unknown = project.run(&["chain", "don"]);
+    assert_eq!(
+        (unknown.code, unknown.err.contains("done")),
+        (Some(1), true),
+        "{}",
+        unknown.err
+    );
+    let help = project.run(&["chain", "--help"]);
+    assert!(
+        help.out.contains("threadkeep chain describe-"),
+        "{}",
+        help.out
+    );
+}
+
+/// A signal that is meant for a thread is done to the tip of its chain, and the user is told so.
+#[test]
+fn signals_go_to_the_tip_and_say_so() {
+    let project = project_with_chains();
+    for (arguments, done) in [
+        (&["message", "talk", "And?"][..], "the message goes there"),
+        (
+            &["raise", "talk", "--spend", "9"],
+            "its caps are raised there",
+        ),
+        (&["title", "talk", "A talk"], "the title is set there"),
+        (&["cancel", "done"], "it is cancelled there"),
+        (&["kill", "talk"], "it is killed there"),
+    ] {
+        let ran = project.run(arguments);
+        let tip = format!("{}-2", arguments[1]);
+        assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.err);
+        let note = format!("{} was continued in {tip}: {done}", arguments[1]);
+        assert!(ran.err.contains(&note), "{note:?} is not in {}", ran.err);
+        assert!(ran.out.contains(&tip), "{arguments:?}: {}", ran.out);
+    }
+    assert_eq!(project.status("talk"), "continued");
+    assert_eq!(project.status("talk-2"), "killed");
+    assert_eq!(project.status("done-2"), "cancelled");
+    let told = project.json(&["show", "talk-2"]);
+    assert_eq!(told["thread"]["title"], "A talk");
+    assert_eq!(told["continued_in"], Value::Null);
+    let audited = project.run(&["audit"]);
+    assert_eq!(audited.code, Some(0), "{}{}", audited.out, audited.err);
+}
+
+#[test]
+fn answers_name_the_tip_in_a_field() {
+    let project = project_with_chains();
+    for arguments in [
+        &["message", "talk", "And?"][..],
+        &["raise", "talk", "--turns", "99"],
+    ] {
+        let told = project.json(arguments);
+        assert_eq!(
+            (&told["thread_id"], &told["continued_in"]),
+            (&json!("talk-2"), &json!("talk-2")),
+            "{told}"
+        );
+    }
+    let direct = project.json(&["message", "talk-2", "And?"]);
+    assert_eq!(direct["continued_in"], Value::Null);
+    // Reading stays with the link that is named.
+    for command in ["show", "transcript"] {
+        let told = project.json(&[command, "talk"]);
+        assert_eq!(told["continued_in"], "talk-2", "{told}");
+        let named = told
+            .pointer("/thread/thread_id")
+            .unwrap_or(&told["thread_id"]);
+        assert_eq!(named, "talk");
+        let shown = project.run(&[command, "talk"]);
+        let note = format!("talk was continued in talk-2: `threadkeep {command} talk-2`");
+        assert!(shown.err.contains(&note), "{}", shown.err);
+    }
+}
+
+#[test]
+fn chat_goes_on_in_the_tip() {
+    let project = project_with_chains();
+    let mut chat = project.command(&["chat", "talk", "--provider", "scripted:talk.json"]);
+    chat.arg("--json");
+    let told = binary::run_with_input(chat, "And?").json();
+    assert_eq!(
+        (&told["thread_id"], &told["status"]),
+        (&json!("talk-2"), &json!("idle")),
+        "{told}"
+    );
+    // An external loop names the thread that it writes to.
+    let late = project.json(&["open", "talk"]);
+    assert_eq!(
+        (&late["error"]["code"], &late["exit"]),
+        (&json!("continued"), &json!(1)),
+        "{late}"
+    );
+    assert!(
+        late["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("talk-2"),
+        "{late}"
+    );
+}
+
+/// A chain that was broken by hand: `chain` names the link, `list`, `show` and `doctor` answer, and
+/// other threads run.
+#[test]
+fn broken_chain_is_told_and_takes_nobody_along() {
+    for (planted, link) in [
+        (
+            "UPDATE record_thread SET value = json_set(value, '$.next', 'talk') WHERE name = \
+             'talk'",
+            "talk",
+        ),
+        ("DELETE FROM record_thread WHERE name = 'talk'", "talk"),
+        (
+            "UPDATE record_thread SET value = '{' WHERE name = 'talk'",
+            "talk",
+        ),
+        (
+            "UPDATE record_thread SET value = json_set(value, '$.previous', NULL) WHERE name = \
+             'talk-2'",
+            "talk-2",
+        ),
+    ] {
+        let project = project_with_chains();
+        let store = rusqlite::Connection::open(project.path().join(".ai/threads/registry.db"));
+        assert_eq!(store.unwrap().execute(planted, []), Ok(1), "{planted}");
+        let told = project.json(&["chain", "talk-2"]);
+        assert_eq!(
+            (&told["error"]["code"], &told["exit"]),
+            (&json!("corrupt"), &json!(1)),
+            "{told}"
+        );
+        let message = told["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains(&format!("broken at {link}:")),
+            "{planted}: {message}"
+        );
+        let listed = project.run(&["list"]);
+        assert_eq!(listed.code, Some(0), "{planted}: {}", listed.err);
+        assert!(listed.out.contains("done-2"), "{planted}: {}", listed.out);
+        assert_eq!(project.run(&["show", "talk-2"]).code, Some(0), "{planted}");
+        let audited = project.run(&["audit"]);
+        assert_eq!(audited.code, Some(1), "{planted}: {}", audited.out);
+        assert!(audited.out.contains("talk"), "{planted}: {}", audited.out);
+        assert_eq!(project.run(&["doctor"]).code, Some(0), "{planted}");
+        project.finish_thread("other");
+    }
+}
