@@ -116,6 +116,8 @@ fn more(loaded: &LoadedThread) -> String {
     ObjectWriter::new(&mut text)
         .add("children", &loaded.chain.value.children)
         .add("mail", &loaded.head.value.mail_count())
+        .add("forks", &loaded.chain.value.forks)
+        .add_present("forked_from", &loaded.thread.value.fork)
         .finish();
     text
 }

@@ -5,10 +5,14 @@ pub mod branch_fixture;
 mod branches;
 mod caps;
 mod chats;
+mod fork_fixture;
+mod fork_races;
+mod forks;
 mod late_commits;
 mod live_windows;
 mod loop_leases;
 pub mod loop_money;
+mod random_forks;
 mod store_deaths;
 
 use crate::runner::fixture::RunnerFixture;

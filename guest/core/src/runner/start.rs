@@ -6,6 +6,7 @@ use super::checks::{
     begin_run, check_may_start, message_begins_run, require_pin, slowest_tool_millis,
 };
 use super::children::DecisionInputs;
+use super::fork::FORKED;
 use super::mail::{push_inbox_message, take_mail};
 use super::outcome::{RunRecords, apply_transition};
 use super::transition::RunTransition;
@@ -17,7 +18,7 @@ use crate::limits::ThreadCaps;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{Head, ThreadStatus};
-use crate::{estimate, id, key, plan};
+use crate::{id, key, plan};
 
 /// A driver's request to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,9 +188,20 @@ fn push_opening(
         (None, ThreadStatus::Created | ThreadStatus::Idle) => {
             return Err(missing_input_error(loaded));
         }
+        // The version that was forked may have nothing to answer.
+        (None, _) if is_forked(head) && !head.asked && !taken => {
+            return Err(missing_input_error(loaded));
+        }
         (None, _) => {}
     }
     Ok(())
+}
+
+/// Returns true if a fork of a directive's thread has not gone on yet.
+fn is_forked(head: &Head) -> bool {
+    head.cause
+        .as_ref()
+        .is_some_and(|cause| cause.code == FORKED)
 }
 
 fn missing_input_error(loaded: &LoadedThread) -> Error {
@@ -229,15 +241,7 @@ fn apply_pin(change: &mut ThreadChange<'_>, pin: &PinnedSettings, fresh: Option<
         }
     }
     if first {
-        let schemas: u64 = pin
-            .tools
-            .iter()
-            .map(|tool| {
-                estimate::estimate_tokens(&tool.schema)
-                    + estimate::estimate_tokens(&tool.description)
-            })
-            .sum();
-        let fixed = estimate::estimate_tokens(&pin.prompt).saturating_add(schemas);
+        let fixed = pin.fixed_tokens();
         change.head.context = change.head.context.saturating_add(fixed);
     }
 }

@@ -7,6 +7,7 @@ use super::{
     parse_object, render_prompt, texts_field,
 };
 use crate::error::Error;
+use crate::estimate;
 use crate::hash::sha256_text;
 use crate::json::record::record;
 use crate::ledger::UnknownBill;
@@ -100,6 +101,14 @@ impl PinnedSettings {
             return Err(Error::Corrupt(message));
         }
         crate::json::read(text).map_err(|e| Error::Corrupt(format!("a pin cannot be read: {e}")))
+    }
+
+    /// Estimates the tokens of the prompt and the tools, which go with every request.
+    pub fn fixed_tokens(&self) -> u64 {
+        let schemas = self.tools.iter().map(|tool| {
+            estimate::estimate_tokens(&tool.schema) + estimate::estimate_tokens(&tool.description)
+        });
+        estimate::estimate_tokens(&self.prompt).saturating_add(schemas.sum::<u64>())
     }
 
     /// Returns how the thread is continued. A pin of an earlier program has the defaults, with the

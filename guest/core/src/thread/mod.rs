@@ -7,11 +7,13 @@ mod caps;
 mod chain;
 mod create;
 mod creation_key;
+mod fork_origin;
 mod genesis;
 mod head;
 mod history_path;
 mod inbox;
 mod link;
+mod path_replay;
 mod record;
 mod record_checks;
 mod record_format;
@@ -25,7 +27,9 @@ pub use chain::ChainRecord;
 pub use create::{
     ChainPlace, ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id,
 };
+pub(crate) use create::{absent_thread, begin_thread, new_head, request_write};
 pub use creation_key::{CreationRecord, creation_key};
+pub use fork_origin::ForkOrigin;
 pub use genesis::{check_own_history, genesis_hash};
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, DUE_NEW, EndIntent, ExternalHold, HEAD_BYTES_MAX,
@@ -35,6 +39,7 @@ pub use head::{
 pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};
 pub use link::{ChainLink, Successor, create_link, open_successor};
+pub use path_replay::{PathReplay, UnansweredCall};
 pub use record::{CreatorOverrides, InheritedBounds, RESULT_BYTES_MAX, ThreadRecord};
 pub use record_checks::find_contradiction;
 pub use record_format::RecordFormat;
