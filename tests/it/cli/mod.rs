@@ -7,6 +7,7 @@ mod commands;
 mod damaged_records;
 mod doctor;
 pub(crate) mod fixture;
+mod forks;
 mod hidden_controls;
 mod interrupts;
 #[cfg(target_os = "linux")]
