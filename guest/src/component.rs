@@ -199,7 +199,12 @@ impl exported::history::Guest for ThreadsComponent {
         cursor: Option<String>,
     ) -> Result<exported::history::EntryPage, types::Error> {
         let (_, lines, cursor) = call_for(&thread, |service| {
-            service.entries(&thread, convert::page_start(after, cursor)?, None, limit)
+            service.entries(
+                &thread,
+                service.page_start(&thread, after, cursor)?,
+                None,
+                limit,
+            )
         })?;
         Ok(exported::history::EntryPage {
             entries: lines.into_iter().map(convert::entry_to_wit).collect(),
@@ -243,12 +248,17 @@ impl exported::history::Guest for ThreadsComponent {
     }
 
     fn fork(
-        _: String,
-        _: u64,
-        _: String,
-        _: Option<String>,
+        thread: String,
+        version: u64,
+        key: String,
+        change: Option<String>,
     ) -> Result<types::Thread, types::Error> {
-        Err(convert::not_built_error("history.fork"))
+        call_for(&thread, |service| {
+            let loaded = service.fork(&thread, version, &key, change.as_deref())?;
+            // Its pin was read before the commit.
+            let window = service.window(&loaded)?;
+            Ok(convert::thread(&loaded, window))
+        })
     }
 }
 
@@ -282,7 +292,7 @@ impl exported::ledger::Guest for ThreadsComponent {
         cursor: Option<String>,
     ) -> Result<exported::ledger::ChargePage, types::Error> {
         call_for(&thread, |service| {
-            service.charges(&thread, convert::page_start(after, cursor)?)
+            service.charges(&thread, service.page_start(&thread, after, cursor)?)
         })
         .map(convert::charges)
     }
@@ -349,7 +359,12 @@ impl exported::transcript::Guest for ThreadsComponent {
         cursor: Option<String>,
     ) -> Result<exported::transcript::EventPage, types::Error> {
         let (_, lines, cursor) = call_for(&thread, |service| {
-            service.entries(&thread, convert::page_start(after, cursor)?, None, limit)
+            service.entries(
+                &thread,
+                service.page_start(&thread, after, cursor)?,
+                None,
+                limit,
+            )
         })?;
         Ok(exported::transcript::EventPage {
             events: lines.iter().flat_map(convert::events).collect(),
@@ -364,7 +379,7 @@ impl exported::transcript::Guest for ThreadsComponent {
         cursor: Option<String>,
     ) -> Result<exported::transcript::MessagePage, types::Error> {
         let (messages, cursor) = call_for(&thread, |service| {
-            service.messages(&thread, convert::page_start(after, cursor)?, until)
+            service.messages(&thread, service.page_start(&thread, after, cursor)?, until)
         })?;
         Ok(exported::transcript::MessagePage {
             messages,
@@ -380,7 +395,12 @@ impl exported::transcript::Guest for ThreadsComponent {
         cursor: Option<String>,
     ) -> Result<exported::transcript::Piece, types::Error> {
         call_for(&thread, |service| {
-            service.render(&thread, &what, at, convert::page_start(after, cursor)?)
+            service.render(
+                &thread,
+                &what,
+                at,
+                service.page_start(&thread, after, cursor)?,
+            )
         })
         .map(convert::piece_to_wit)
     }

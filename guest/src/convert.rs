@@ -17,7 +17,7 @@ pub use ledger::{account, admission, bill, branches, charges, estimate};
 pub use errors::{error, not_built_error};
 pub use history::{
     append_to_wit, change_events, cursor, entry_to_wit, events, expected_version, opened_to_wit,
-    page_start, piece_to_wit, snapshot,
+    piece_to_wit, snapshot,
 };
 pub use imports::{item, key, library_error, op, record_damage, storage_error};
 pub use registry::{draft, filter, row_page};

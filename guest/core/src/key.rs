@@ -76,6 +76,9 @@ pub const RECENCY: &str = "recency";
 /// of the child's chain). An entry is written once, when the child's chain is created.
 pub const CHILD: &str = "child";
 
+/// Name of the index of forks, by the root key of the chain that was forked, and by creation.
+pub const FORK: &str = "fork";
+
 /// Name of the index of interrupted threads below a root, by the root key of their tree: see
 /// [`crate::plan::is_indexed_as_interrupted`].
 pub const INTERRUPTED: &str = "interrupted";

@@ -567,8 +567,8 @@ fn documents_keep_their_bytes() {
     let documents = [
         thread_json(&full).unwrap(),
         thread_json(&bare).unwrap(),
-        state_json(&full, &provider_messages(&entry), "now").unwrap(),
-        state_json(&bare, &[], "now").unwrap(),
+        state_json(&full, true, &provider_messages(&entry), "now").unwrap(),
+        state_json(&bare, true, &[], "now").unwrap(),
         manifest(&full).unwrap(),
         manifest(&bare).unwrap(),
         jsonl(&entry).unwrap(),

@@ -9,17 +9,6 @@ use threadkeep_core::history::Entry;
 use threadkeep_core::json;
 use threadkeep_core::plan::LoadedThread;
 
-/// Returns the version after which a page begins: that of its cursor, or else `after`.
-pub fn page_start(after: u64, cursor: Option<String>) -> Result<u64, Error> {
-    let Some(cursor) = cursor else {
-        return Ok(after);
-    };
-    match cursor.parse() {
-        Ok(version) if version >= after => Ok(version),
-        _ => Err(CoreError::invalid("cursor", &cursor, "is not one of this list").into()),
-    }
-}
-
 /// Writes the version that the next page begins after as a cursor.
 pub fn cursor(version: Option<u64>) -> Option<String> {
     version.map(|version| version.to_string())

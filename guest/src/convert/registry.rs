@@ -5,6 +5,7 @@ use super::{exported, instant, other_kind_error, unreadable_to_wit};
 use crate::service::Error;
 use crate::service::store::LoadedPage;
 use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::json;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::thread::{CreatorOverrides, ThreadDraft};
 
@@ -44,8 +45,19 @@ pub fn filter(filter: exported::registry::Filter) -> Result<Option<(&'static str
         Filter::Agent(value) => ("agent", value),
         Filter::Task(value) => ("task", value),
         Filter::Chain(value) => ("chain", by_key(value)),
-        Filter::Other(text) => return Err(other_kind_error("filter", &text)),
+        Filter::Other(text) => match forked_chain(&text) {
+            Some(chain) => (threadkeep_core::key::FORK, by_key(chain)),
+            None => return Err(other_kind_error("filter", &text)),
+        },
     }))
+}
+
+/// Returns the chain of a filter `{"kind": "forks", "chain"}`.
+fn forked_chain(text: &str) -> Option<String> {
+    let filter = json::parse(text).ok()?;
+    let kind = filter.get("kind")?.as_str()?;
+    let chain = filter.get("chain")?.as_str()?;
+    (kind == "forks").then(|| chain.to_owned())
 }
 
 pub fn row_page((page, cursor): (LoadedPage, Option<String>)) -> exported::registry::RowPage {

@@ -117,6 +117,8 @@ fn more(loaded: &LoadedThread) -> String {
         .add("children", &loaded.chain.value.children)
         .add("mail", &loaded.head.value.mail_count())
         .add("tip", &loaded.chain.value.tip)
+        .add("forks", &loaded.chain.value.forks)
+        .add_present("forked_from", &loaded.thread.value.fork)
         .finish();
     text
 }

@@ -41,6 +41,30 @@ pub struct AppendOutcome {
 pub type EntryPage = (LoadedThread, Vec<StoredEntry>, Option<u64>);
 
 impl<P: HostPorts> ThreadService<P> {
+    /// Returns the version after which a page begins: that of its cursor, or else `after`. A cursor
+    /// lies behind `after` on the path; where that begins with later versions than it goes on with,
+    /// it is the lower number.
+    pub fn page_start(
+        &self,
+        thread: &str,
+        after: u64,
+        cursor: Option<String>,
+    ) -> Result<u64, Error> {
+        let Some(cursor) = cursor else {
+            return Ok(after);
+        };
+        let follows = match cursor.parse() {
+            Ok(version) if version < after => {
+                let loaded = self.load(thread)?;
+                let rest = thread_path(&loaded).after(after);
+                rest.range_of(version).map(|_| version)
+            }
+            version => version.ok(),
+        };
+        follows
+            .ok_or_else(|| CoreError::invalid("cursor", &cursor, "is not one of this list").into())
+    }
+
     /// Reads entries along the path of a thread after `after`, up to `until` (the newest if it is
     /// `None`). The head is read first, so several calls agree about all entries below its version.
     pub fn entries(

@@ -10,6 +10,7 @@ pub mod child_chains;
 pub mod children;
 pub mod due;
 pub mod due_entries;
+mod fork;
 pub mod history;
 pub mod ledger;
 pub mod live_window;

@@ -59,9 +59,18 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Loads the thread that an earlier request of the same key has made.
     fn created_before(&self, draft: &ThreadDraft) -> Result<Option<LoadedThread>, Error> {
-        let Some(request) = &draft.key else {
-            return Ok(None);
-        };
+        match &draft.key {
+            Some(request) => self.made_before(request, &draft.digest()),
+            None => Ok(None),
+        }
+    }
+
+    /// Loads the thread that an earlier request of this key has made, of what has this digest.
+    pub(super) fn made_before(
+        &self,
+        request: &str,
+        digest: &str,
+    ) -> Result<Option<LoadedThread>, Error> {
         let items = self
             .ports
             .get(&[(key::SEEN, &thread::creation_key(request)?)])?;
@@ -69,7 +78,7 @@ impl<P: HostPorts> ThreadService<P> {
             return Ok(None);
         };
         let made: CreationRecord = parse_record(item)?;
-        self.load(made.thread_for(&draft.digest())?).map(Some)
+        self.load(made.thread_for(digest)?).map(Some)
     }
 
     /// Lists a page of threads, newest first: all, or those of an index.

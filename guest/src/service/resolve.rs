@@ -98,16 +98,26 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Returns the pin of a thread.
     pub fn pin(&self, loaded: &LoadedThread) -> Result<Rc<PinnedSettings>, Error> {
+        let hash = loaded.thread.value.pin.as_deref();
+        match hash.and_then(|hash| self.cached_pin(hash)) {
+            Some(pin) => Ok(pin),
+            None => self.read_pin(loaded).map(|(pin, _)| pin),
+        }
+    }
+
+    /// Reads the pin of a thread, with its text.
+    pub(super) fn read_pin(
+        &self,
+        loaded: &LoadedThread,
+    ) -> Result<(Rc<PinnedSettings>, String), Error> {
         let thread = &loaded.thread.value;
         let missing = || CoreError::Corrupt(format!("the pin of {} is missing", thread.id));
         let hash = thread.pin.as_deref().ok_or_else(missing)?;
-        if let Some(pin) = self.cached_pin(hash) {
-            return Ok(pin);
-        }
         let name = key::join(&[&id::key(&thread.chain), hash]);
         let items = self.ports.get(&[(key::PIN, &name)])?;
-        let item = items.first().ok_or_else(missing)?;
-        Ok(self.cache_pin(hash, PinnedSettings::from_text(hash, &item.value)?))
+        let item = items.into_iter().next().ok_or_else(missing)?;
+        let pin = PinnedSettings::from_text(hash, &item.value)?;
+        Ok((self.cache_pin(hash, pin), item.value))
     }
 
     /// Returns the pin of a thread, or `None` if it was never started.

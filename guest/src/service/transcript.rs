@@ -1,10 +1,12 @@
 //! Documents and messages made from histories, in pages.
 
-use super::history::PAGE_ENTRIES_MAX;
+use super::history::{PAGE_ENTRIES_MAX, check_on_path, thread_path};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, provider_messages};
+use threadkeep_core::plan::LoadedThread;
+use threadkeep_core::time::UnixTime;
 use threadkeep_core::transcript;
 
 /// Most bytes of one page of messages or of one piece of a document.
@@ -45,8 +47,8 @@ impl<P: HostPorts> ThreadService<P> {
         Ok((texts, cursor))
     }
 
-    /// Renders a document as it was at a version (`None`: the newest), or a piece of one. Documents
-    /// that are made from the records of a thread can only be had as they are now.
+    /// Renders a document as it was at a version (`None`: the newest), or a piece of one. What the
+    /// registry knows (`thread`) can only be had as it is now.
     pub fn render(
         &self,
         thread: &str,
@@ -61,27 +63,8 @@ impl<P: HostPorts> ThreadService<P> {
             "jsonl" => self.render_piece(thread, at, after, &transcript::jsonl),
             "manifest" | "thread" | "checkpoint" => {
                 let loaded = self.load(thread)?;
-                let newest = loaded.head.value.version;
-                if let Some(at) = at.filter(|at| *at != newest) {
-                    let problem = format!(
-                        "is not the newest version, {newest}: this version of the component has \
-                         no earlier {what}"
-                    );
-                    return Err(CoreError::invalid("at", &at.to_string(), problem).into());
-                }
-                let text = match what {
-                    "manifest" => transcript::manifest(&loaded)?,
-                    "thread" => transcript::thread_json(&loaded)?,
-                    _ => {
-                        let window = self.live_window(thread)?;
-                        transcript::state_json(&loaded, &window, &self.ports.now().rfc3339())?
-                    }
-                };
-                Ok(DocumentPiece {
-                    text,
-                    version: loaded.head.value.version,
-                    cursor: None,
-                })
+                let at = at.unwrap_or(loaded.head.value.version);
+                self.render_records(loaded, what, at)
             }
             other => {
                 let names = ["markdown", "jsonl", "manifest", "thread", "checkpoint"];
@@ -90,10 +73,59 @@ impl<P: HostPorts> ThreadService<P> {
         }
     }
 
-    fn live_window(&self, thread: &str) -> Result<Vec<String>, Error> {
+    /// Renders a document of one piece that is made from the records of a thread. At an earlier
+    /// version it leaves out what the head alone knows.
+    fn render_records(
+        &self,
+        mut loaded: LoadedThread,
+        what: &str,
+        at: u64,
+    ) -> Result<DocumentPiece, Error> {
+        let newest = loaded.head.value.version;
+        let mut saved = self.ports.now();
+        if at != newest {
+            if what == "thread" {
+                let problem = format!("is not the newest version, {newest}, of what is registered");
+                return Err(CoreError::invalid("at", &at.to_string(), problem).into());
+            }
+            saved = self.time_at(&loaded, at)?;
+            let head = &mut loaded.head.value;
+            (head.version, head.updated, head.session) = (at, saved, None);
+        }
+        let text = match what {
+            "manifest" => transcript::manifest(&loaded)?,
+            "thread" => transcript::thread_json(&loaded)?,
+            _ => {
+                let window = self.live_window(&loaded.thread.value.id, at)?;
+                transcript::state_json(&loaded, at == newest, &window, &saved.rfc3339())?
+            }
+        };
+        Ok(DocumentPiece {
+            text,
+            version: at,
+            cursor: None,
+        })
+    }
+
+    /// Returns the time of the entry of a version on a thread's path; at version 0, that of its
+    /// creation.
+    fn time_at(&self, loaded: &LoadedThread, at: u64) -> Result<UnixTime, Error> {
+        let path = thread_path(loaded);
+        check_on_path(loaded, &path, "at", at)?;
+        let mut time = loaded.thread.value.created;
+        if let Some(range) = path.range_of(at) {
+            let texts = self.range_entries(loaded, range, at, 1, false)?;
+            for (_, text) in texts {
+                time = Entry::from_text(&text)?.time;
+            }
+        }
+        Ok(time)
+    }
+
+    fn live_window(&self, thread: &str, at: u64) -> Result<Vec<String>, Error> {
         let (mut all, mut after) = (Vec::new(), 0);
         loop {
-            let (mut page, cursor) = self.messages(thread, after, None)?;
+            let (mut page, cursor) = self.messages(thread, after, Some(at))?;
             all.append(&mut page);
             if all.iter().map(String::len).sum::<usize>() > PAGE_BYTES_MAX {
                 let problem = format!("has a live window of more than {PAGE_BYTES_MAX} bytes");

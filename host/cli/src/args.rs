@@ -2,11 +2,13 @@
 
 mod budget;
 mod external_loop;
+mod versions;
 
 pub use budget::{
     BillArgs, BudgetArgs, BudgetCommand, EstimateArgs, HoldArgs, ReleaseArgs, SettleArgs, TreeArgs,
 };
 pub use external_loop::{AppendArgs, CloseArgs, CloseOutcome, OpenArgs};
+pub use versions::{CheckpointsArgs, ForkArgs, ShowArgs, TranscriptArgs, TranscriptFormat};
 
 use crate::{inputs, money};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -15,9 +17,6 @@ use std::time::Duration;
 
 /// Most threads of one page of `list`: the component gives no more at once.
 pub const LIST_MAX: u32 = 100;
-
-/// Most events that `show` gives at once.
-pub const EVENTS_MAX: u32 = 100;
 
 /// The statuses that a thread may have: those of the component, which a test compares.
 const STATUSES: [&str; 10] = [
@@ -139,6 +138,10 @@ pub enum CliCommand {
     Chain(ThreadArgs),
     /// Print the transcript of a thread
     Transcript(TranscriptArgs),
+    /// List the committed versions of a thread, newest first
+    Checkpoints(CheckpointsArgs),
+    /// Begin a new thread as another was at a version
+    Fork(ForkArgs),
     /// Lift caps of a thread, so that a suspended one can be resumed
     Raise(RaiseArgs),
     /// Lease a thread to an external loop (one of your own), and print the token of the lease
@@ -393,53 +396,9 @@ pub struct ListFilter {
     /// Links of this chain
     #[arg(long, value_name = "ID")]
     pub chain: Option<String>,
-}
-
-/// The arguments of `show`.
-#[derive(Debug, Args)]
-pub struct ShowArgs {
-    /// Its id
-    pub thread: String,
-    /// The number of its last events, at most 100
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 10,
-        value_parser = clap::value_parser!(u32).range(0..=i64::from(EVENTS_MAX))
-    )]
-    pub events: u32,
-}
-
-/// The arguments of `transcript`.
-#[derive(Debug, Args)]
-pub struct TranscriptArgs {
-    /// Its id
-    pub thread: String,
-    /// The format of the transcript
-    #[arg(long, value_name = "FORMAT", default_value = "markdown")]
-    pub format: TranscriptFormat,
-}
-
-/// Formats of a transcript.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TranscriptFormat {
-    /// Markdown, for people.
-    Markdown,
-    /// JSON lines: a manifest, then one event a line.
-    Jsonl,
-    /// The state document.
-    State,
-}
-
-impl TranscriptFormat {
-    /// The name of the format.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Markdown => "markdown",
-            Self::Jsonl => "jsonl",
-            Self::State => "state",
-        }
-    }
+    /// Forks of this chain
+    #[arg(long, value_name = "ID")]
+    pub forks: Option<String>,
 }
 
 /// The arguments of `raise`.

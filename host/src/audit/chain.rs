@@ -1,5 +1,6 @@
 //! The audit of one chain: its links, its tip, and the chains above it.
 
+use super::fork::check_fork_count;
 use super::record_reader::{
     RecordSnapshot, all_names, index_key, key_of, list, number, text, unescape,
 };
@@ -24,6 +25,7 @@ impl StoreAudit<'_> {
             let links = self.find_indexed("chain", root)?;
             let children = self.find_children(&links)?;
             let numbered = self.find_index_names("child", root)?;
+            let forks = self.find_index_names("fork", root)?;
             let Some(records) = self.read_chain(root, &links, &children)? else {
                 continue;
             };
@@ -33,6 +35,7 @@ impl StoreAudit<'_> {
             check_parent(root, &records, &mut suspicion);
             check_numbers(root, &children, &records, &mut suspicion);
             check_child_entries(root, &children, (&numbered, &records), &mut suspicion);
+            check_fork_count(root, &forks, &records, &mut suspicion);
             let above = !records.json("chain", root)["parent"].is_null();
             if above && self.is_cyclic(root)? {
                 let expected = "parents that end with a root";
@@ -47,7 +50,8 @@ impl StoreAudit<'_> {
             }
             let same = self.find_indexed("chain", root)? == links
                 && self.find_children(&links)? == children
-                && self.find_index_names("child", root)? == numbered;
+                && self.find_index_names("child", root)? == numbered
+                && self.find_index_names("fork", root)? == forks;
             if same && records.is_unchanged(self.storage)? {
                 suspicion.report_to(&mut self.report);
                 return Ok(());

@@ -268,6 +268,7 @@ fn is_indexed(name: &str, key: &str, (thread, head, record): (&Value, &Value, &V
     let (moved, made) = (number(&head["recency"]), millis(&thread["created"]));
     let (chain, parent) = (key_of(&thread["chain"]), key_of(&thread["parent"]));
     let (above, tree) = (key_of(&record["parent"]), tree_root(thread, record));
+    let forked = key_of(&thread["fork"]["chain"]);
     let (value, at) = match name.split('\u{1}').next().unwrap_or_default() {
         "recency" => ("", moved),
         "status" => (text(&head["status"]), moved),
@@ -276,6 +277,7 @@ fn is_indexed(name: &str, key: &str, (thread, head, record): (&Value, &Value, &V
         "directive" => (text(&thread["directive"]), made),
         "agent" => (text(&thread["agent"]), made),
         "task" => (text(&thread["task"]), made),
+        "fork" => (forked.as_str(), made),
         // Of a chain that another has spawned, under its root.
         "child" if key == chain => (above.as_str(), number(&record["number"])),
         "interrupted" if is_indexed_interruption(head, record) => (tree.as_str(), moved),

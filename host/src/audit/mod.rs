@@ -21,6 +21,7 @@ mod account;
 mod base;
 mod chain;
 mod documents;
+mod fork;
 mod head;
 mod history;
 mod index;

@@ -41,6 +41,7 @@ impl ThreadRecords {
         let is_link = !self.thread["previous"].is_null();
         let parent = key_of(&self.thread["parent"]);
         let parent = if is_link { "" } else { &parent };
+        let forked = key_of(&self.thread["fork"]["chain"]);
         let mut keys = vec![index_key("recency", "", moved, &self.key)];
         for (name, value, at) in [
             ("status", self.status(), moved),
@@ -49,6 +50,7 @@ impl ThreadRecords {
             ("agent", text(&self.thread["agent"]), made),
             ("task", text(&self.thread["task"]), made),
             ("parent", parent, made),
+            ("fork", &forked, made),
         ] {
             if !value.is_empty() {
                 keys.push(index_key(name, value, at, &self.key));
@@ -204,6 +206,7 @@ impl StoreAudit<'_> {
         }
         self.check_history_end(seen, told, &mut suspicion)?;
         self.check_base(seen, &mut suspicion)?;
+        super::fork::check_origin(seen, &mut suspicion);
         super::head::compare_head(seen, told, &mut suspicion);
         if seen.thread.is_object() {
             check_named_records(seen, &mut suspicion);

@@ -2,6 +2,7 @@
 //! as a shell script.
 
 use super::fault;
+use super::list::forks_of;
 use super::session::{CommandProject, CommandSession};
 use super::{external_loop, tree_totals, view};
 use threadkeep::driver::ThreadCosts;
@@ -16,6 +17,8 @@ use threadkeep_cli::screen::OutputScreen;
 /// Most threads that `tree` shows in one answer, plus at most one page of the component. A terminal
 /// shows no more either, and a cursor continues the list.
 const TREE_THREADS_MAX: usize = 1_000;
+/// Most forks that `tree` names; `list --forks` has all.
+const FORKS_NAMED_MAX: u32 = 50;
 
 /// Performs one of the `budget` commands.
 pub async fn budget(
@@ -198,11 +201,24 @@ async fn load_tree(
         }
     }
     Ok(TreeAnswer {
+        forks: list_forks(opened, &tree.thread).await?,
         threads: rows.into_rows(),
         unreadable,
         cursor: more,
         exit: CommandExit::Done,
     })
+}
+
+/// Names the newest forks of the chain of a thread; none where its record cannot be read, which the
+/// tree itself tells.
+async fn list_forks(opened: &CommandProject, thread: &str) -> Result<Vec<String>, CallError> {
+    let Ok(record) = opened.tenant().get(thread).await else {
+        return Ok(Vec::new());
+    };
+    let forks = opened
+        .tenant()
+        .list(forks_of(&record.chain), FORKS_NAMED_MAX, None);
+    Ok(forks.await?.threads.into_iter().map(|row| row.id).collect())
 }
 
 /// Rows of a tree in its order, each with the spend of the threads below it so far.

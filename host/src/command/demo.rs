@@ -8,7 +8,7 @@ use std::path::Path;
 use threadkeep::authority::ProjectDir;
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::{CommandAnswer, DemoAnswer};
-use threadkeep_cli::args::TranscriptFormat;
+use threadkeep_cli::args::{TranscriptArgs, TranscriptFormat};
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
 
@@ -85,11 +85,15 @@ async fn run_tour(
     let run = drive::run(&opened, &thread, None, screen).await?;
     print_run(&run, screen);
     screen.print_line(&format!("\n$ threadkeep show {thread} --events {EVENTS}"));
-    let shown = show::load_thread(&opened, &thread, EVENTS).await?;
+    let shown = show::load_thread(&opened, &thread, EVENTS, None).await?;
     print_plain(&shown, screen);
     screen.print_line(&format!("\n$ threadkeep transcript {thread}"));
-    let transcript =
-        transcript::load_transcript(&opened, &thread, TranscriptFormat::Markdown).await?;
+    let asked = TranscriptArgs {
+        thread: thread.clone(),
+        format: TranscriptFormat::Markdown,
+        at: None,
+    };
+    let transcript = transcript::load_transcript(&opened, &asked).await?;
     print_plain(&transcript, screen);
     Ok(DemoAnswer {
         exit: run.exit,

@@ -27,6 +27,11 @@ pub async fn list(
     }))
 }
 
+/// The filter of the forks of a chain.
+pub fn forks_of(chain: &str) -> Filter {
+    Filter::Other(serde_json::json!({"kind": "forks", "chain": chain}).to_string())
+}
+
 /// The filter of the command line, which gives one at most.
 fn filter_of(given: args::ListFilter) -> Filter {
     let args::ListFilter {
@@ -36,6 +41,7 @@ fn filter_of(given: args::ListFilter) -> Filter {
         agent,
         task,
         chain,
+        forks,
     } = given;
     let filters = [
         status.map(Filter::Status),
@@ -44,6 +50,7 @@ fn filter_of(given: args::ListFilter) -> Filter {
         agent.map(Filter::Agent),
         task.map(Filter::Task),
         chain.map(Filter::Chain),
+        forks.map(|chain| forks_of(&chain)),
     ];
     filters.into_iter().flatten().next().unwrap_or_default()
 }

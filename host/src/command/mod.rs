@@ -10,6 +10,7 @@ mod catch_up;
 mod chain;
 mod charges;
 mod chat;
+mod checkpoints;
 mod demo;
 mod doctor;
 mod drive;
@@ -26,6 +27,7 @@ mod show;
 mod signal;
 mod store_copy;
 mod temporary;
+mod thread_path;
 mod transcript;
 mod tree_totals;
 mod view;
@@ -55,6 +57,8 @@ pub async fn run(
         CliCommand::Transcript(transcript) => {
             transcript::transcript(session, transcript, screen).await
         }
+        CliCommand::Checkpoints(asked) => checkpoints::checkpoints(session, asked, screen).await,
+        CliCommand::Fork(fork) => checkpoints::fork(session, fork, screen).await,
         CliCommand::Raise(raise) => signal::raise(session, raise, screen).await,
         CliCommand::Open(open) => external_loop::open(session, open, screen).await,
         CliCommand::Append(append) => external_loop::append(session, append, screen).await,

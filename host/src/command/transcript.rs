@@ -21,14 +21,14 @@ pub async fn transcript(
 ) -> Result<CommandExit, CommandFault> {
     let opened = session.open_to_read(screen)?;
     if screen.properties().json {
-        let mut answer = load_transcript(&opened, &asked.thread, asked.format).await?;
+        let mut answer = load_transcript(&opened, &asked).await?;
         answer.continued_in = chain::name_tip(&opened, &asked.thread, COMMAND, screen).await;
         return Ok(screen.print_answer(&answer));
     }
     for what in document_parts(asked.format) {
         let mut next = Some(None);
         while let Some(cursor) = next {
-            let piece = load_piece(&opened, &asked.thread, what, cursor).await?;
+            let piece = load_piece(&opened, &asked, what, cursor).await?;
             screen.print_text(&piece.text);
             next = piece.cursor.map(Some);
         }
@@ -41,9 +41,9 @@ pub async fn transcript(
 /// Loads the whole transcript.
 pub async fn load_transcript(
     opened: &CommandProject,
-    thread: &str,
-    format: args::TranscriptFormat,
+    asked: &args::TranscriptArgs,
 ) -> Result<TranscriptAnswer, CommandFault> {
+    let (thread, format) = (&asked.thread, asked.format);
     let mut answer = TranscriptAnswer {
         thread_id: opened
             .tenant()
@@ -60,7 +60,7 @@ pub async fn load_transcript(
     for what in document_parts(format) {
         let mut next = Some(None);
         while let Some(cursor) = next {
-            let piece = load_piece(opened, thread, what, cursor).await?;
+            let piece = load_piece(opened, asked, what, cursor).await?;
             answer.text.push_str(&piece.text);
             answer.version = piece.version;
             next = piece.cursor.map(Some);
@@ -86,10 +86,11 @@ fn document_parts(format: args::TranscriptFormat) -> &'static [&'static str] {
 
 async fn load_piece(
     opened: &CommandProject,
-    thread: &str,
+    asked: &args::TranscriptArgs,
     what: &str,
     cursor: Option<String>,
 ) -> Result<threadkeep::wit::transcript::Piece, CommandFault> {
-    let piece = opened.tenant().render(thread, what, None, 0, cursor).await;
+    let (thread, at) = (&asked.thread, asked.at);
+    let piece = opened.tenant().render(thread, what, at, 0, cursor).await;
     piece.map_err(|error| fault::from_thread_call(opened, thread, &error))
 }

@@ -7,7 +7,7 @@ use threadkeep::documents::format_rfc3339;
 use threadkeep::driver::ThreadCosts;
 use threadkeep::wit;
 use threadkeep_cli::answer::{
-    AccountFigures, AccountView, EventView, LimitsView, RunView, StatusCause, ThreadCost,
+    AccountFigures, AccountView, EventView, ForkView, LimitsView, RunView, StatusCause, ThreadCost,
     ThreadRow, ThreadView, UnreadableRow,
 };
 use threadkeep_cli::args::CapArgs;
@@ -82,6 +82,7 @@ pub fn unreadable(thread: wit::Unreadable) -> UnreadableRow {
 /// Converts a whole thread.
 pub fn thread(thread: &wit::Thread) -> ThreadView {
     let costs = ThreadCosts::from_thread(thread);
+    let more = parse_json(&thread.more);
     ThreadView {
         thread_id: thread.id.clone(),
         directive: thread.directive.clone(),
@@ -95,6 +96,8 @@ pub fn thread(thread: &wit::Thread) -> ThreadView {
         chain: thread.chain.clone(),
         previous: thread.previous.clone(),
         next: thread.next.clone(),
+        forked_from: forked_from(&more["forked_from"]),
+        forks: more["forks"].as_u64().unwrap_or_default(),
         model: thread.model.clone(),
         limits: limits(&thread.limits),
         capabilities: thread.capabilities.clone(),
@@ -109,6 +112,14 @@ pub fn thread(thread: &wit::Thread) -> ThreadView {
         created: format_rfc3339(thread.created),
         updated: format_rfc3339(thread.updated),
     }
+}
+
+/// Converts the place at which a thread was forked.
+fn forked_from(origin: &Value) -> Option<ForkView> {
+    Some(ForkView {
+        thread_id: origin["thread"].as_str()?.to_owned(),
+        version: origin["version"].as_u64()?,
+    })
 }
 
 fn run(run: &wit::Run) -> RunView {
@@ -160,13 +171,16 @@ pub fn caps(caps: &CapArgs) -> wit::Limits {
     }
 }
 
-/// Converts an event.
-pub fn event(event: &wit::Event) -> EventView {
-    EventView {
-        version: event.version,
-        index: event.index,
-        kind: event.kind.clone(),
-        time: format_rfc3339(event.time),
-        body: parse_json(&event.body),
-    }
+/// Converts the events of an entry.
+pub fn entry_events(entry: &wit::history::Entry) -> Vec<EventView> {
+    let body = parse_json(&entry.body);
+    let events = body["events"].as_array().into_iter().flatten();
+    let events = (0_u32..).zip(events).map(|(index, event)| EventView {
+        version: entry.version,
+        index,
+        kind: event["type"].as_str().unwrap_or_default().to_owned(),
+        time: format_rfc3339(entry.time),
+        body: event.clone(),
+    });
+    events.collect()
 }

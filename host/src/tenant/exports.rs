@@ -89,7 +89,7 @@ forward_exports! { threadkeep_threads_history:
     ) -> history::Written
         = call_close(&thread, token, &outcome, result.as_deref());
 
-    /// `history.fork`.
+    /// `history.fork`: the same key with the same request answers the thread that it has made.
     pub async fn fork(
         thread: &str,
         version: u64,
@@ -262,6 +262,18 @@ impl Tenant {
         let key = random_key()?;
         let created = self.create_once(draft, &key).await;
         created.map_err(CallError::for_non_idempotent)
+    }
+
+    /// `history.fork`, with a key of its own, as [`Tenant::create`].
+    pub async fn fork_at(
+        &self,
+        thread: &str,
+        version: u64,
+        change: Option<String>,
+    ) -> Result<wit::Thread, CallError> {
+        let key = random_key()?;
+        let forked = self.fork(thread, version, &key, change).await;
+        forked.map_err(CallError::for_non_idempotent)
     }
 
     /// `history.append`: adds events to a history, each one JSON object, with the token of a lease

@@ -104,13 +104,20 @@ fn run_documents(project: &CliProject) -> CommandDocuments {
         project.json(&[&["run", "describe"], &input[..]].concat())
     };
     let runs = vec![run("done", "5"), run("capped", "1")];
-    let shown = ["done", "capped"].map(|id| project.json(&["show", id]));
+    let at = project.json(&["show", "done", "--at", "2"]);
+    let shown = vec![project.json(&["show", "capped"]), at];
+    let forked = project.json(&["fork", "done", "--at", "2"]);
     let raised = project.json(&["raise", "capped", "--turns", "4"]);
     let resumed = vec![project.json(&["resume", "capped"]), run("again", "1")];
     let runs = [runs, vec![family_document(project), run("last", "1")]].concat();
     vec![
         ("run", runs),
-        ("show", shown.into()),
+        ("show", shown),
+        ("fork", vec![forked]),
+        (
+            "checkpoints",
+            vec![project.json(&["checkpoints", "done", "--limit", "2"])],
+        ),
         ("raise", vec![raised]),
         ("resume", resumed),
         ("transcript", vec![project.json(&["transcript", "done"])]),
@@ -284,12 +291,13 @@ fn merge_documents(documents: CommandDocuments) -> CommandDocuments {
 }
 
 /// Fields that the page documents and these documents may lack: a cause is null until something is
-/// wrong, only a `run` here has children, only a `recover` follows a death, and only a `kill` has a
-/// child that it cannot reach.
+/// wrong, only a `fork` is one, only a `run` here has children, only a `recover` follows a death,
+/// and only a `kill` has a child that it cannot reach.
 fn may_be_absent(name: &str, path: &str) -> bool {
     path.contains("cause")
         || path.contains("suspended[]")
         || path.contains("left_alone[]")
+        || path.contains("forked_from") && name != "fork"
         || path.contains("charged[]") && name != "recover"
         || ["raise", "message", "cancel"].contains(&name) && path.starts_with("unreadable[]")
 }

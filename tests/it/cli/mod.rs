@@ -9,6 +9,7 @@ mod coordination;
 mod damaged_records;
 mod doctor;
 pub(crate) mod fixture;
+mod forks;
 mod hidden_controls;
 mod interrupts;
 #[cfg(target_os = "linux")]

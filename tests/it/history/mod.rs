@@ -6,10 +6,14 @@ mod branches;
 mod caps;
 mod chains;
 mod chats;
+mod fork_fixture;
+mod fork_races;
+mod forks;
 mod late_commits;
 mod live_windows;
 mod loop_leases;
 pub mod loop_money;
+mod random_forks;
 mod store_deaths;
 
 use crate::runner::fixture::RunnerFixture;

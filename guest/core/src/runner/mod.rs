@@ -16,6 +16,7 @@ mod external_hold;
 mod external_loop;
 mod failure;
 mod finish_reason;
+mod fork;
 mod mail;
 mod open_calls;
 mod outcome;
@@ -42,6 +43,7 @@ pub use children::{
 pub use claim::{HolderProof, KeptPartial, claim, recover};
 pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
 pub use external_loop::{LoopEnding, LoopFailure, close, open};
+pub use fork::{FORKED, ForkPoint, ForkRequest, fork};
 pub use reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
 pub use result_blocks::parse_result_content;
 pub use round::{ToolOutcome, ToolState};

@@ -20,21 +20,27 @@ pub(super) fn interrupt_calls(
         .copied()
         .partition(|call| which(call.idempotent));
     for call in gone {
-        change.push_event(Event::ToolResult(ToolResult {
-            version: round.version,
-            index: call.index,
-            name: names(call.index),
-            text: "interrupted: nobody knows whether this call ran".into(),
-            failed: true,
-            state: ToolResultState::Interrupted,
-            cost: NanoUsd::ZERO,
-        }));
+        let result = interrupted_result((round.version, call.index), names(call.index));
+        change.push_event(Event::ToolResult(result));
     }
     if !open.is_empty() {
         change.head.round = Some(ToolRound {
             version: round.version,
             calls: open,
         });
+    }
+}
+
+/// Returns the result of a call of which nobody knows if it ran.
+pub(super) fn interrupted_result((version, index): (u64, u32), name: String) -> ToolResult {
+    ToolResult {
+        version,
+        index,
+        name,
+        text: "interrupted: nobody knows whether this call ran".into(),
+        failed: true,
+        state: ToolResultState::Interrupted,
+        cost: NanoUsd::ZERO,
     }
 }
 

@@ -6,6 +6,7 @@ use super::checks::{
     begin_run, check_may_start, message_begins_run, require_pin, slowest_tool_millis,
 };
 use super::children::DecisionInputs;
+use super::fork::FORKED;
 use super::mail::{push_inbox_message, take_mail};
 use super::outcome::{RunRecords, apply_transition};
 use super::transition::RunTransition;
@@ -187,9 +188,20 @@ fn push_opening(
         (None, ThreadStatus::Created | ThreadStatus::Idle) => {
             return Err(missing_input_error(loaded));
         }
+        // The version that was forked may have nothing to answer.
+        (None, _) if is_forked(head) && !head.asked && !taken => {
+            return Err(missing_input_error(loaded));
+        }
         (None, _) => {}
     }
     Ok(())
+}
+
+/// Returns true if a fork of a directive's thread has not gone on yet.
+fn is_forked(head: &Head) -> bool {
+    head.cause
+        .as_ref()
+        .is_some_and(|cause| cause.code == FORKED)
 }
 
 fn missing_input_error(loaded: &LoadedThread) -> Error {
@@ -229,13 +241,16 @@ fn apply_pin(change: &mut ThreadChange<'_>, pin: &PinnedSettings, fresh: Option<
         }
     }
     if first {
-        change.head.add_to_window(&pin.prompt, false);
-        for tool in &pin.tools {
-            change.head.add_to_window(&tool.schema, false);
-            change.head.add_to_window(&tool.description, false);
-        }
+        add_fixed_parts(&mut change.head, pin);
     }
     change.head.window = Some(pin.model.window);
+}
+
+/// Adds the texts that go with every request to the window.
+pub(super) fn add_fixed_parts(head: &mut Head, pin: &PinnedSettings) {
+    for text in pin.fixed_texts() {
+        head.add_to_window(text, false);
+    }
 }
 
 /// Gives the lease of the thread to a holder, for a new run or the one that stopped. `request` is

@@ -102,6 +102,13 @@ impl PinnedSettings {
         crate::json::read(text).map_err(|e| Error::Corrupt(format!("a pin cannot be read: {e}")))
     }
 
+    /// Returns the texts that go with every request: the prompt, and the tools.
+    pub fn fixed_texts(&self) -> impl Iterator<Item = &str> {
+        let tools = self.tools.iter();
+        let tools = tools.flat_map(|tool| [tool.schema.as_str(), tool.description.as_str()]);
+        std::iter::once(self.prompt.as_str()).chain(tools)
+    }
+
     /// Returns how the thread is continued. A pin of an earlier program has the defaults, with the
     /// thread's own model for summaries.
     pub fn continuation(&self) -> Cow<'_, PinnedContinuation> {

@@ -108,7 +108,10 @@ pub fn create(
         ChainPlace::Root => create_chain(thread, None),
         ChainPlace::Child(parent) => create_chain(thread, Some(parent)),
     }?;
-    plan.writes.extend(request_write(draft, &plan.thread.id)?);
+    if let Some(request) = &draft.key {
+        let written = request_write(request, &draft.digest(), &plan.thread.id)?;
+        plan.writes.push(written);
+    }
     Ok(plan)
 }
 
@@ -127,6 +130,7 @@ fn new_record(
         previous: None,
         next: None,
         base: None,
+        fork: None,
         agent: draft.agent.clone(),
         task: draft.task.clone(),
         title: draft.title.clone(),
@@ -201,22 +205,23 @@ impl ThreadDraft {
     }
 }
 
-/// Returns the write that remembers the request, if it has a key.
-fn request_write(draft: &ThreadDraft, thread: &str) -> Result<Option<StoreWrite>, Error> {
-    let Some(request) = &draft.key else {
-        return Ok(None);
-    };
+/// Returns the write that remembers a request to create a thread, by the digest of what it asks.
+pub(crate) fn request_write(
+    request: &str,
+    digest: &str,
+    thread: &str,
+) -> Result<StoreWrite, Error> {
     let record = CreationRecord {
         format: RecordFormat::CURRENT,
-        draft: draft.digest(),
+        draft: digest.to_owned(),
         thread: thread.to_owned(),
     };
-    Ok(Some(StoreWrite::Put {
+    Ok(StoreWrite::Put {
         collection: key::SEEN,
         key: creation_key(request)?,
         expect: WriteCondition::Absent,
         value: json::to_text(&record),
-    }))
+    })
 }
 
 /// Returns the id of the thread that a draft makes. Every error that a draft can have is found
@@ -281,7 +286,7 @@ pub fn check_title(title: Option<&str>) -> Result<(), Error> {
 }
 
 /// Returns a thread whose records do not exist yet.
-pub(super) fn absent_thread(thread: ThreadRecord, head: Head, chain: ChainRecord) -> LoadedThread {
+pub(crate) fn absent_thread(thread: ThreadRecord, head: Head, chain: ChainRecord) -> LoadedThread {
     LoadedThread {
         thread: StoredRecord::absent(thread),
         head: StoredRecord::absent(head),
@@ -303,7 +308,7 @@ pub(super) fn creation_context(loaded: &LoadedThread, ceiling: ThreadCaps) -> De
 }
 
 /// Makes a new thread due, and adds the entries of the indexes that it has from its birth on.
-pub(super) fn begin_thread(change: &mut ThreadChange<'_>) {
+pub(crate) fn begin_thread(change: &mut ThreadChange<'_>) {
     change.head.mark_due();
     let (thread, created) = (&change.thread, change.thread.created.millis());
     let key = id::key(&thread.id);
@@ -332,7 +337,7 @@ pub(super) fn begin_thread(change: &mut ThreadChange<'_>) {
 }
 
 /// Returns the head of a new thread, before it is due.
-pub(super) fn new_head(thread: &ThreadRecord) -> Head {
+pub(crate) fn new_head(thread: &ThreadRecord) -> Head {
     let now = thread.created;
     Head {
         format: FORMAT,

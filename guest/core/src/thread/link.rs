@@ -94,6 +94,7 @@ pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<Com
         previous: Some(before.id.clone()),
         next: None,
         base,
+        fork: None,
         outcome: None,
         result: None,
         created: now,

@@ -7,12 +7,14 @@ mod caps;
 mod chain;
 mod create;
 mod creation_key;
+mod fork_origin;
 mod genesis;
 mod head;
 mod history_path;
 mod inbox;
 mod link;
 mod link_checks;
+mod path_replay;
 mod record;
 mod record_checks;
 mod record_format;
@@ -27,7 +29,9 @@ pub use chain::ChainRecord;
 pub use create::{
     ChainPlace, ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id,
 };
+pub(crate) use create::{absent_thread, begin_thread, new_head, request_write};
 pub use creation_key::{CreationRecord, creation_key};
+pub use fork_origin::ForkOrigin;
 pub use genesis::{check_own_history, genesis_hash};
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, DUE_NEW, EndIntent, ExternalHold, HEAD_BYTES_MAX,
@@ -38,10 +42,12 @@ pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};
 pub use link::{ChainLink, Successor, create_link, open_successor};
 pub use link_checks::{find_link_problem, find_step_problem};
+pub use path_replay::{PathReplay, UnansweredCall};
 pub use record::{CreatorOverrides, InheritedBounds, RESULT_BYTES_MAX, ThreadRecord};
 pub use record_checks::find_contradiction;
 pub use record_format::RecordFormat;
 pub use status::{CauseDetail, StatusCause, ThreadStatus};
+pub use window_count::WindowCount;
 
 /// Format of every record and entry that this version writes. Older ones are read for ever.
 pub const FORMAT: u32 = 1;

@@ -1,7 +1,7 @@
 //! The record of a thread: its definition. Replaced at creation, at the first start, and when the
 //! thread ends or gets a title.
 
-use super::{HistoryBase, ThreadStatus};
+use super::{ForkOrigin, HistoryBase, ThreadStatus};
 use crate::id;
 use crate::json::record::record;
 use crate::limits::ThreadCaps;
@@ -30,6 +30,8 @@ pub struct ThreadRecord {
     /// The entries of earlier histories that it rests on; `None` where its history begins with its
     /// own.
     pub base: Option<HistoryBase>,
+    /// Where it was forked; `None` where it was not.
+    pub fork: Option<ForkOrigin>,
     /// Owner within the tenant.
     pub agent: Option<String>,
     /// A task of the caller's.
@@ -66,6 +68,7 @@ record!(ThreadRecord {
     previous,
     next,
     base or nothing,
+    fork or nothing,
     agent,
     task,
     title,
@@ -162,6 +165,7 @@ pub(super) mod tests {
             previous: None,
             next: None,
             base: None,
+            fork: None,
             agent: None,
             task: None,
             title: None,

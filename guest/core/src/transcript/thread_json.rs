@@ -39,9 +39,11 @@ pub fn thread_json(loaded: &LoadedThread) -> Result<String, Error> {
 }
 
 /// Renders the part of `state.json` that comes from the records of a thread; `messages` are the
-/// JSON messages of its live window.
+/// JSON messages of its live window. What the head alone knows is null where it is not of the
+/// `newest` version: no entry tells status and figures.
 pub fn state_json(
     loaded: &LoadedThread,
+    newest: bool,
     messages: &[String],
     saved_at: &str,
 ) -> Result<String, Error> {
@@ -51,7 +53,9 @@ pub fn state_json(
         .filter_map(|text| json::parse(text).ok())
         .collect();
     let inputs = json::parse(&thread.inputs).unwrap_or(JsonValue::Object(JsonObject::new()));
-    let cause = head.cause.as_ref().filter(|_| !head.status.is_terminal());
+    let now = newest.then_some(head);
+    let cause = now.and_then(|head| head.cause.as_ref());
+    let cause = cause.filter(|_| !head.status.is_terminal());
     let mut text = String::new();
     ObjectWriter::new(&mut text)
         .add("thread_id", &thread.id)
@@ -60,10 +64,10 @@ pub fn state_json(
         .add("version", "1.1.0")
         .add("saved_at", saved_at)
         .add("inputs", &inputs)
-        .add("turn_number", &head.counters.turns)
-        .add("cost", &CostObject(&head.counters))
+        .add("turn_number", &now.map(|head| head.counters.turns))
+        .add("cost", &now.map(|head| CostObject(&head.counters)))
         .add("limits", &CapsObject(&head.limits))
-        .add("status", &head.status)
+        .add("status", &now.map(|head| head.status))
         .add("suspend_reason", &cause.map(|cause| &cause.reason))
         .add("required_caps", &thread.capabilities)
         .add("messages", &messages)

@@ -270,6 +270,8 @@ pub struct TreeAnswer {
     pub threads: Vec<BranchRow>,
     /// Threads of the tree whose records cannot be read.
     pub unreadable: Vec<UnreadableRow>,
+    /// The newest forks of the chain of its first thread: trees of their own.
+    pub forks: Vec<String>,
     /// Passed back as `--cursor`, continues the list.
     pub cursor: Option<String>,
     /// The exit code.
@@ -329,6 +331,9 @@ impl CommandAnswer for TreeAnswer {
         }
         if !self.unreadable.is_empty() {
             screen.note("what those have spent that cannot be read is in no SPENT above them");
+        }
+        if !self.forks.is_empty() {
+            screen.print_line(&format!("forks: {}", self.forks.join(", ")));
         }
         if let Some(cursor) = &self.cursor {
             screen.note(&format!("more: --cursor {}", quote_for_shell(cursor)));
@@ -501,6 +506,7 @@ mod tests {
                 branch("free", 2, 0, Some(account(None, 0, 0, 0))),
             ],
             unreadable: Vec::new(),
+            forks: Vec::new(),
             cursor: Some("a\nb".to_owned()),
             exit: CommandExit::Done,
         });

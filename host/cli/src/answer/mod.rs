@@ -3,6 +3,7 @@
 mod audit;
 mod budget;
 mod chain;
+mod checkpoints;
 mod doctor;
 mod external_loop;
 mod probe;
@@ -16,6 +17,7 @@ pub use budget::{
     AccountFigures, AccountView, BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer,
 };
 pub use chain::ChainAnswer;
+pub use checkpoints::{CheckpointRow, CheckpointsAnswer, ForkAnswer, TranscriptAnswer};
 pub use doctor::{
     DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
 };
@@ -27,8 +29,8 @@ pub use run::{
     advised_code, ceiling_advice, repeats_in_vain, suspended_advice,
 };
 pub use thread::{
-    EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,
-    ThreadView, TranscriptAnswer, UnreadableRow, thread_or_unnamed,
+    EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer,
+    ThreadRow, ThreadView, UnreadableRow, thread_or_unnamed,
 };
 pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
 

@@ -1,7 +1,7 @@
 //! Threads as they are listed and shown, their transcripts, and signals to them.
 
 use super::rows::describe_charge;
-use super::{CommandAnswer, StatusCause, ThreadCost, count_noun, optional_spend};
+use super::{CheckpointRow, CommandAnswer, StatusCause, ThreadCost, count_noun, optional_spend};
 use crate::context::ContextFill;
 use crate::exit::CommandExit;
 use crate::screen::OutputScreen;
@@ -189,6 +189,15 @@ pub struct RunView {
     pub step: Option<String>,
 }
 
+/// The place at which a thread was forked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ForkView {
+    /// The thread that was forked.
+    pub thread_id: String,
+    /// The version on its path.
+    pub version: u64,
+}
+
 /// One whole thread.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadView {
@@ -216,6 +225,10 @@ pub struct ThreadView {
     pub previous: Option<String>,
     /// The thread that continues it.
     pub next: Option<String>,
+    /// Where it was forked, if it was.
+    pub forked_from: Option<ForkView>,
+    /// Number of forks of its chain.
+    pub forks: u64,
     /// Model or tier.
     pub model: String,
     /// Caps.
@@ -265,6 +278,8 @@ pub struct EventView {
 pub struct ShowAnswer {
     /// The thread.
     pub thread: ThreadView,
+    /// The version that was asked for.
+    pub at: Option<CheckpointRow>,
     /// Its last events.
     pub events: Vec<EventView>,
     /// The tip of its chain, if it was continued.
@@ -290,6 +305,10 @@ impl CommandAnswer for ShowAnswer {
         }
         for line in table.lines() {
             screen.print_line(&line);
+        }
+        if let Some(at) = &self.at {
+            screen.print_line("");
+            screen.print_line(&at.describe(screen.now()));
         }
         if self.events.is_empty() {
             return;
@@ -344,6 +363,8 @@ impl ThreadView {
             ("parent", text(&self.parent)),
             ("previous", text(&self.previous)),
             ("continued by", text(&self.next)),
+            ("forked from", self.describe_origin()),
+            ("forks", self.describe_forks()),
             ("model", self.model.clone()),
             ("inputs", json(&self.inputs)),
             ("capabilities", self.capabilities.join(", ")),
@@ -364,6 +385,22 @@ impl ThreadView {
 }
 
 impl ThreadView {
+    /// Says where it was forked; nothing if it was not.
+    fn describe_origin(&self) -> String {
+        let origin = self.forked_from.as_ref();
+        origin.map_or_else(String::new, |origin| {
+            format!("{} at version {}", origin.thread_id, origin.version)
+        })
+    }
+
+    /// Says how many forks its chain has, and how they are listed; nothing without any.
+    fn describe_forks(&self) -> String {
+        match self.forks {
+            0 => String::new(),
+            forks => format!("{forks} (threadkeep list --forks {})", self.chain),
+        }
+    }
+
     /// Says how full the window of its model is; nothing before its first run.
     fn describe_context(&self) -> String {
         let (tokens, window) = (self.context, self.window);
@@ -418,7 +455,7 @@ fn chain_gist(body: &Value) -> Option<String> {
 }
 
 /// Returns the gist of an event, on one line.
-fn summarize_body(body: &Value) -> String {
+pub(super) fn summarize_body(body: &Value) -> String {
     let text = ["text", "name", "title", "message", "model", "by", "code"]
         .iter()
         .find_map(|name| body.get(name).and_then(Value::as_str));
@@ -491,33 +528,6 @@ impl CommandAnswer for ThreadAnswer {
                 None => format!("{id} has no title"),
             }),
         }
-    }
-}
-
-/// The answer of `transcript` with `--json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct TranscriptAnswer {
-    /// The thread.
-    pub thread_id: String,
-    /// `markdown`, `jsonl` or `state`.
-    pub format: String,
-    /// The version that it reaches.
-    pub version: u64,
-    /// The document.
-    pub text: String,
-    /// The tip of the thread's chain, if it was continued.
-    pub continued_in: Option<String>,
-    /// The exit code.
-    pub exit: CommandExit,
-}
-
-impl CommandAnswer for TranscriptAnswer {
-    fn exit(&self) -> CommandExit {
-        self.exit
-    }
-
-    fn print(&self, screen: &mut OutputScreen) {
-        screen.print_text(&self.text);
     }
 }
 

@@ -198,7 +198,7 @@ async fn pages_go_on_by_their_cursor() {
 }
 
 #[tokio::test]
-async fn transcripts_can_be_had_at_a_version_and_other_documents_at_the_newest() {
+async fn documents_can_be_had_at_a_version_but_for_what_is_registered() {
     let world = ContractTenant::new().await;
     let tenant = &world.tenant;
     for what in ["jsonl", "markdown"] {
@@ -216,8 +216,18 @@ async fn transcripts_can_be_had_at_a_version_and_other_documents_at_the_newest()
     for what in ["manifest", "thread", "checkpoint"] {
         let now = tenant.render(THREAD, what, Some(newest), 0, None).await;
         assert_eq!(now.unwrap().version, newest, "{what}");
-        let told = tenant.render(THREAD, what, Some(newest - 1), 0, None).await;
+        let told = tenant.render(THREAD, what, Some(newest + 1), 0, None).await;
         assert_eq!(super::refusal(told), ("invalid", "at".to_owned()), "{what}");
+    }
+    let told = tenant.render(THREAD, "thread", Some(1), 0, None).await;
+    assert_eq!(super::refusal(told), ("invalid", "at".to_owned()));
+    for (what, version) in [
+        ("manifest", "\"version\":1"),
+        ("checkpoint", "\"history_version\": 1"),
+    ] {
+        let then = tenant.render(THREAD, what, Some(1), 0, None).await.unwrap();
+        assert_eq!(then.version, 1, "{what}");
+        assert!(then.text.contains(version), "{what}: {}", then.text);
     }
 }
 

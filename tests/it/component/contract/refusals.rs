@@ -14,10 +14,6 @@ async fn unbuilt_functions_are_refused_by_name_and_write_nothing() {
     let (tenant, before) = (&world.tenant, world.records());
     for (name, told) in [
         (
-            "history.fork",
-            refusal(tenant.fork(THREAD, 0, "k", None).await),
-        ),
-        (
             "registry.delete",
             refusal(tenant.delete(THREAD, None, None).await),
         ),

@@ -43,6 +43,8 @@ fn view() -> ThreadView {
         chain: "a-1".to_owned(),
         previous: None,
         next: None,
+        forked_from: None,
+        forks: 0,
         model: "fast".to_owned(),
         limits: LimitsView {
             turns: Some(1),
@@ -125,6 +127,7 @@ fn an_empty_list_says_so_beside_the_answer() {
 fn a_thread_is_shown_with_what_is_known() {
     let answer = ShowAnswer {
         thread: view(),
+        at: None,
         events: vec![EventView {
             version: 1,
             index: 0,

@@ -1,0 +1,104 @@
+//! `checkpoints`: the committed versions of a thread; and `fork`, which begins a new one there.
+
+use super::session::{CommandProject, CommandSession};
+use super::thread_path::{ThreadPath, load_last_entries};
+use super::{fault, view};
+use serde_json::{Value, json};
+use std::time::Duration;
+use threadkeep::documents::format_rfc3339;
+use threadkeep::wit;
+use threadkeep::wit::history::Entry;
+use threadkeep_cli::answer::{CheckpointRow, CheckpointsAnswer, ForkAnswer};
+use threadkeep_cli::args;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::money;
+use threadkeep_cli::screen::OutputScreen;
+
+/// Lists the committed versions of a thread, newest first.
+pub async fn checkpoints(
+    session: &CommandSession,
+    asked: args::CheckpointsArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let opened = session.open_to_read(screen)?;
+    let thread = load_record(&opened, &asked.thread).await?;
+    let until = asked.at.unwrap_or(thread.version);
+    let entries = match until {
+        // A thread without entries has reached no version.
+        0 if asked.at.is_none() => Vec::new(),
+        // One more tells where a further call goes on.
+        until => load_last_entries(&opened, &thread, until, asked.limit + 1).await?,
+    };
+    let path = ThreadPath::of(&thread);
+    let rows = entries.iter().map(|entry| checkpoint_row(&path, entry));
+    let mut rows: Vec<CheckpointRow> = rows.rev().collect();
+    let next = rows.get(asked.limit as usize).map(|row| row.version);
+    rows.truncate(asked.limit as usize);
+    Ok(screen.print_answer(&CheckpointsAnswer {
+        thread_id: thread.id,
+        checkpoints: rows,
+        next,
+        exit: CommandExit::Done,
+    }))
+}
+
+/// Converts an entry of a path.
+pub fn checkpoint_row(path: &ThreadPath, entry: &Entry) -> CheckpointRow {
+    let row = CheckpointRow {
+        version: entry.version,
+        thread_id: path.owner_of(entry.version).to_owned(),
+        reason: entry.reason.clone(),
+        time: format_rfc3339(entry.time),
+        hash: entry.hash.clone(),
+        input_tokens: None,
+        output_tokens: None,
+        text: String::new(),
+    };
+    row.with_entry(&view::parse_json(&entry.body))
+}
+
+/// Begins a thread as another was at a version.
+pub async fn fork(
+    session: &CommandSession,
+    asked: args::ForkArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let opened = session.open()?;
+    let thread = load_record(&opened, &asked.thread).await?;
+    let version = asked.at.unwrap_or(thread.version);
+    let change = fork_change(&asked).to_string();
+    let forked = opened
+        .tenant()
+        .fork_at(&thread.id, version, Some(change))
+        .await;
+    let forked = forked.map_err(|error| fault::from_thread_call(&opened, &thread.id, &error))?;
+    opened.refresh_documents(&forked.id, screen).await;
+    Ok(screen.print_answer(&ForkAnswer {
+        thread: view::thread(&forked),
+        exit: CommandExit::Done,
+    }))
+}
+
+/// Returns the own properties of a fork as the component takes them: caps as in files.
+fn fork_change(asked: &args::ForkArgs) -> Value {
+    let caps = &asked.caps;
+    let seconds = |time: Duration| format!("{}.{:03}", time.as_secs(), time.subsec_millis());
+    json!({
+        "title": asked.title,
+        "agent": asked.agent,
+        "task": asked.task,
+        "limits": {
+            "turns": caps.turns,
+            "tokens": caps.tokens,
+            "spend": caps.spend.map(money::format_decimal),
+            "spawns": caps.spawns,
+            "depth": caps.depth,
+            "duration": caps.duration.map(seconds),
+        },
+    })
+}
+
+async fn load_record(opened: &CommandProject, thread: &str) -> Result<wit::Thread, CommandFault> {
+    let found = opened.tenant().get(thread).await;
+    found.map_err(|error| fault::from_thread_call(opened, thread, &error))
+}
