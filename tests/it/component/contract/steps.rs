@@ -42,8 +42,10 @@ fn tenant_with_tools(store: &Arc<MemoryStore>) -> Tenant {
 async fn called(tenant: &Tenant) -> (Handle, u64, Vec<ToolCall>) {
     tenant.create(draft_of(THREAD)).await.unwrap();
     let handle = tenant.start(THREAD, None, "h/1", "k", None).await.unwrap();
-    let block = |(name, ..): (&str, u64, u32)| serde_json::json!({"type": "tool_use", "id": "x", "name": name, "arguments": "{}"});
-    let reply = completion(&serde_json::json!(TIMES.map(block)), "tool_use");
+    let blocks = TIMES.map(|(name, ..)| {
+        serde_json::json!({"type": "tool_use", "id": "x", "name": name, "arguments": "{}"})
+    });
+    let reply = completion(&serde_json::json!(blocks), "tool_use");
     let (token, version) = (handle.token, handle.step.version);
     let step = tenant.submit(THREAD, token, version, reply, 0).await;
     let step = step.unwrap();
