@@ -58,7 +58,7 @@ pub struct ParsedRecord<T> {
     name: String,
     /// Its text.
     text: String,
-    /// What the text says.
+    /// The record of that text.
     record: T,
 }
 
