@@ -55,7 +55,10 @@ macro_rules! delegate_calls {
             $crate::delegate_calls!(@pass self, $how, "commit", commit(ops, closing))
         }
     };
-    (@pass $self:ident, ($store:ident, $serve:ident), $name:literal, $call:ident($($with:expr),*)) => {
+    (
+        @pass $self:ident, ($store:ident, $serve:ident), $name:literal,
+        $call:ident($($with:expr),*)
+    ) => {
         $self.$serve(concat!("storage.", $name), |$store| $store.$call($($with),*))
     };
     (@pass $self:ident, $inner:tt, $name:literal, $call:ident($($with:expr),*)) => {

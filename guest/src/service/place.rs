@@ -19,8 +19,8 @@ use threadkeep_core::plan::{ParentHead, StoredRecord};
 use threadkeep_core::thread::{ChainRecord, ThreadRecord};
 use threadkeep_core::{id, key};
 
-/// Most places, and most parsed records of a kind, that a warm instance keeps: as many as the runs of one tree that a driver performs
-/// at once.
+/// Most places, and most parsed records of a kind, that a warm instance keeps: as many as the runs
+/// of one tree that a driver performs at once.
 const PLACES_MAX: usize = 64;
 /// Longest text of a parsed record that is kept, in bytes. Records of threads with long inputs are
 /// longer; they are parsed each time.
@@ -58,7 +58,7 @@ pub struct ParsedRecord<T> {
     name: String,
     /// Its text.
     text: String,
-    /// What the text says.
+    /// The record of that text.
     record: T,
 }
 

@@ -157,10 +157,11 @@ fn a_wait_for_a_child_that_cannot_be_read_comes_to_its_end() {
 
 /// Symptom: where an account far above was lost, the nearest one kept the hold of a thread that had
 /// ended, and lacked its spend. Cause: one lost account stopped the update of all above the thread.
-/// Fix: those below the lost one are updated.
+/// Fix: those below the lost one are updated. (Below one of a newer format nothing is written: see
+/// `runner::newer_formats`.)
 #[test]
 fn account_below_a_lost_one_is_updated() {
-    for_each_damage_or_newer(|how, collection| {
+    for_each_damage(|how, collection| {
         if collection != "chain" {
             return;
         }

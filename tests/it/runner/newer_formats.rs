@@ -11,7 +11,7 @@
 use super::fixture::{RunnerFixture, fails, says, user};
 use crate::children::fixture::ThreadFamily;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{COLLECTIONS, CommitOp, RecordExpectation, RecordKey, StorageBackend};
@@ -236,7 +236,7 @@ fn records_that_are_kept_for_ever_have_a_format() {
     assert_eq!(all_records(&*world.store), before);
 }
 
-/// What stands in a record of a newer program where one of this has `"format":1`.
+/// Text of a record of a newer program, where one of this program has `"format":1`.
 const NEWER: &str = r#""format":2,"phase":"new""#;
 
 fn raise_format(store: &dyn StorageBackend, collection: &str, id: &str) {
@@ -281,19 +281,25 @@ fn all_records(store: &dyn StorageBackend) -> BTreeMap<(String, String), String>
 /// and those below them.
 #[test]
 fn a_child_below_a_newer_account_keeps_its_run() {
-    let own = json!({"directive": "boss", "limits": {"spend": "0.02"}});
-    for spawned in [own, json!({"directive": "boss"})] {
+    for has_account in [true, false] {
         let mut family = ThreadFamily::new();
         family.world.count("child");
-        let child = family.spawn(spawned);
-        family.world.start(&child, None).unwrap();
-        family.world.count("grandchild");
-        let below = family.spawn_under(&child, json!({"directive": "work"}));
-        family.world.start(&below, None).unwrap();
+        let threads = match has_account {
+            true => {
+                let own = json!({"directive": "boss", "limits": {"spend": "0.02"}});
+                let child = family.spawn(own);
+                family.world.start(&child, None).unwrap();
+                family.world.count("grandchild");
+                let below = family.spawn_under(&child, json!({"directive": "work"}));
+                family.world.start(&below, None).unwrap();
+                vec![below, child]
+            }
+            false => vec![family.spawn_running("work")],
+        };
         let (store, boss) = (Arc::clone(&family.world.store), family.boss.clone());
         raise_format(&*store, "chain", &boss);
         let before = all_records(&*store);
-        for thread in [&below, &child] {
+        for thread in &threads {
             let told = family.world.submit(thread, says("done")).map(drop);
             let Err(Error::Core(CoreError::NewerFormat { thread: of, .. })) = told else {
                 panic!("{told:?}");
@@ -302,23 +308,22 @@ fn a_child_below_a_newer_account_keeps_its_run() {
             let kill = family.world.service.signal(thread, "k", &Signal::Kill);
             assert!(kill.is_err_and(|error| error.is_damage()));
         }
-        let holder = |thread: &str| family.load(thread).head.value.holder.unwrap();
-        let dead = [holder(&below), holder(&child)];
+        let holder = |thread: &String| family.load(thread).head.value.holder.unwrap();
+        let dead: Vec<String> = threads.iter().map(holder).collect();
         let recovered = family.world.service.recover(&dead, None).unwrap();
         assert_eq!(recovered.closed, Vec::<String>::new());
-        let mut named: Vec<&str> = recovered.unreadable.iter().map(|(key, _)| &**key).collect();
-        named.sort_unstable();
-        let mut expected = [&*below, &*child];
-        expected.sort_unstable();
-        assert_eq!(named, expected);
+        let named = recovered.unreadable.iter().map(|(key, _)| &**key);
+        let expected: BTreeSet<&str> = threads.iter().map(String::as_str).collect();
+        assert_eq!(named.collect::<BTreeSet<_>>(), expected);
         assert_eq!(all_records(&*store), before);
         // A program that knows the format goes on with the same steps.
         replace_in_record(&*store, ("chain", &boss), NEWER, r#""format":1"#);
-        family.world.submit(&below, says("done")).unwrap();
-        family.world.submit(&child, says("done")).unwrap();
-        assert_eq!(family.status(&child), "completed");
+        for thread in &threads {
+            family.world.submit(thread, says("done")).unwrap();
+            assert_eq!(family.status(thread), "completed");
+        }
         let spent = family.account(&boss).1;
-        assert!(spent > 0, "the spending of both is in the account");
+        assert!(spent > 0, "what they spent is in the account");
         family.world.audit();
     }
 }

@@ -4,7 +4,7 @@
 use super::tree::SourceFile;
 use threadkeep_core::hash::sha256_text;
 use threadkeep_core::limits::ThreadCaps;
-use threadkeep_core::settings::{FRONT_MATTER_FIELDS, builtin_tools};
+use threadkeep_core::settings::{FRONT_MATTER_FIELDS, WAIT_MILLIS_DEFAULT, builtin_tools};
 
 /// Beginnings of the items of a package, an interface or a world.
 const ITEMS: [&str; 10] = [

@@ -39,11 +39,13 @@ fn tenant_with_tools(store: &Arc<MemoryStore>) -> Tenant {
 
 /// Starts the thread and submits a reply that calls each tool once; returns the handle and the
 /// calls that are handed out, with their version.
-async fn called(tenant: &Tenant) -> (Handle, u64, Vec<ToolCall>) {
+async fn call_all_tools(tenant: &Tenant) -> (Handle, u64, Vec<ToolCall>) {
     tenant.create(draft_of(THREAD)).await.unwrap();
     let handle = tenant.start(THREAD, None, "h/1", "k", None).await.unwrap();
-    let block = |(name, ..): (&str, u64, u32)| serde_json::json!({"type": "tool_use", "id": "x", "name": name, "arguments": "{}"});
-    let reply = completion(&serde_json::json!(TIMES.map(block)), "tool_use");
+    let blocks = TIMES.map(|(name, ..)| {
+        serde_json::json!({"type": "tool_use", "id": "x", "name": name, "arguments": "{}"})
+    });
+    let reply = completion(&serde_json::json!(blocks), "tool_use");
     let (token, version) = (handle.token, handle.step.version);
     let step = tenant.submit(THREAD, token, version, reply, 0).await;
     let step = step.unwrap();
@@ -90,7 +92,7 @@ fn outcomes(calls: &[ToolCall], content: &str) -> Outcome {
 async fn a_step_cuts_times_and_says_more_in_an_object() {
     let store = Arc::new(MemoryStore::new());
     let tenant = tenant_with_tools(&store);
-    let (handle, version, calls) = called(&tenant).await;
+    let (handle, version, calls) = call_all_tools(&tenant).await;
     assert_object(&handle.step.more);
     assert_object(&handle.thread.more);
     let times = calls.iter().map(|call| (&*call.name, call.timeout));
@@ -117,12 +119,12 @@ async fn a_step_cuts_times_and_says_more_in_an_object() {
     assert_eq!(audit(&*store), Vec::<String>::new());
 }
 
-/// What is wrong with outcomes is named by the field that the contract lists, and the step stays.
+/// Wrong outcomes are named by the field that the contract lists, and the step stays.
 #[tokio::test]
 async fn wrong_outcomes_are_refused_by_field_and_leave_the_step() {
     let store = Arc::new(MemoryStore::new());
     let tenant = tenant_with_tools(&store);
-    let (handle, version, calls) = called(&tenant).await;
+    let (handle, version, calls) = call_all_tools(&tenant).await;
     let text = r#"[{"type": "text", "text": "ok"}]"#;
     let mut turned = calls.clone();
     turned.reverse();
