@@ -1,7 +1,7 @@
 //! Names of the tools that the runner itself performs. Core has their definitions.
 
 /// The names, in the order in which a model is offered them.
-pub const BUILTIN_TOOL_NAMES: [&str; 9] = [
+pub const BUILTIN_TOOL_NAMES: [&str; 10] = [
     "spawn_thread",
     "wait_threads",
     "thread_status",
@@ -11,4 +11,5 @@ pub const BUILTIN_TOOL_NAMES: [&str; 9] = [
     "kill_thread",
     "read_transcript",
     "aggregate_results",
+    "resume_thread",
 ];

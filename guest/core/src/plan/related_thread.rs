@@ -4,6 +4,7 @@
 //! Only the head of each is changed, in the same commit. An end takes effect on a descendant in a
 //! commit of its own.
 
+use super::other_threads::is_to_be_resumed;
 use super::writes::{StoreWrite, push_replacement};
 use super::{LoadedThread, StoredRecord, ThreadChange};
 use crate::limits::ThreadCaps;
@@ -171,6 +172,8 @@ pub fn wait_standing(head: &Head, shares: bool, ceiling: ThreadCaps) -> WaitStan
                 WaitStanding::Answers
             }
         }
+        // A driver is about to resume it.
+        _ if is_to_be_resumed(head) => WaitStanding::GoesOn,
         ThreadStatus::Completed
         | ThreadStatus::Error
         | ThreadStatus::Cancelled

@@ -23,6 +23,7 @@ mod reply;
 mod reply_blocks;
 mod reply_calls;
 mod result_blocks;
+mod resume;
 mod round;
 mod settlement;
 mod signal;
@@ -44,6 +45,7 @@ pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_ke
 pub use external_loop::{LoopEnding, LoopFailure, close, open};
 pub use reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
 pub use result_blocks::parse_result_content;
+pub use resume::{ResumeRequest, check_may_be_resumed, resume};
 pub use round::{ToolOutcome, ToolState};
 pub use signal::{CapRaise, Signal, signal};
 pub use start::{StartRequest, is_repeated_start, is_start_refused, parse_about, start};

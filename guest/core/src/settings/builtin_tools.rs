@@ -8,7 +8,7 @@ const THREAD_SCHEMA: &str = concat!(
 );
 
 /// Name, description and schema of the arguments.
-pub(super) const TOOLS: [(&str, &str, &str); 9] = [
+pub(super) const TOOLS: [(&str, &str, &str); 10] = [
     (
         "spawn_thread",
         "Start a child thread that runs a directive beside you. Returns its id at once; \
@@ -81,6 +81,15 @@ pub(super) const TOOLS: [(&str, &str, &str); 9] = [
             r#""items":{"type":"string"},"description":"As for wait_threads."},"#,
             r#""from":{"type":"integer","description":"Of one thread: show its result from this "#,
             r#"byte on."}}}"#
+        ),
+    ),
+    (
+        "resume_thread",
+        "Go on with a thread that has ended, from all that it knows, with a message. wait_threads \
+         gives its new result.",
+        concat!(
+            r#"{"type":"object","properties":{"thread":{"type":"string"},"#,
+            r#""message":{"type":"string"}},"required":["thread","message"]}"#
         ),
     ),
 ];

@@ -15,6 +15,7 @@ mod link;
 mod record;
 mod record_checks;
 mod record_format;
+mod resume_key;
 mod status;
 
 pub use base::{BASE_PARTS_MAX, BasePart, HistoryBase};
@@ -38,6 +39,7 @@ pub use link::{ChainLink, Successor, create_link, open_successor};
 pub use record::{CreatorOverrides, InheritedBounds, RESULT_BYTES_MAX, ThreadRecord};
 pub use record_checks::find_contradiction;
 pub use record_format::RecordFormat;
+pub use resume_key::{ResumeRecord, resume_key};
 pub use status::{CauseDetail, StatusCause, ThreadStatus};
 
 /// Format of every record and entry that this version writes. Older ones are read for ever.

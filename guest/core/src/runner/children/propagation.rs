@@ -7,10 +7,11 @@
 //! was passed on, so a kill that overtakes a cancel begins anew.
 
 use crate::error::Error;
-use crate::history::Entry;
-use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
+use crate::history::{CommitReason, Entry};
+use crate::plan::{DecisionContext, LoadedThread, ThreadChange, is_to_be_resumed};
 use crate::runner::CommitDecision;
 use crate::runner::ending::{end_thread_now, mark_sweep, request_cancel};
+use crate::runner::mail::take_mail;
 use crate::thread::{DUE_NEW, EndIntent, Head, InboxMessage, ThreadStatus};
 
 /// Propagates an end to a thread: at once, or once its step is done if the thread is held. A thread
@@ -24,7 +25,7 @@ pub fn propagate_intent(
 ) -> Result<CommitDecision, Error> {
     let head = &loaded.head.value;
     if head.status.is_terminal() {
-        return propagate_past_end(loaded, intent, moment);
+        return propagate_past_end(loaded, mail, intent, moment);
     }
     // The thread may have a stronger intent from before.
     let intent = head.intent.unwrap_or(intent).max(intent);
@@ -44,9 +45,19 @@ pub fn propagate_intent(
 /// Propagates through a thread that has ended: its children may not have ended.
 fn propagate_past_end(
     loaded: &LoadedThread,
+    mail: Vec<InboxMessage>,
     intent: EndIntent,
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
+    if is_to_be_resumed(&loaded.head.value) {
+        let mut change = ThreadChange::with_mail(loaded, mail, moment);
+        drop_resumption(&mut change);
+        if loaded.chain.value.last_child_number() > 0 {
+            pass_to_children(&mut change, intent);
+        }
+        let plan = change.into_plan(CommitReason::Cancelled)?;
+        return Ok(CommitDecision::Commit(Box::new(plan)));
+    }
     if loaded.chain.value.last_child_number() == 0
         || !is_stronger_intent(&loaded.head.value, intent)
     {
@@ -63,6 +74,14 @@ fn propagate_past_end(
 pub(in crate::runner) fn pass_to_children(change: &mut ThreadChange<'_>, intent: EndIntent) {
     change.closing = is_stronger_intent(&change.head, intent);
     mark_sweep(change, intent);
+}
+
+/// Ends that a thread which has ended is to be resumed: the messages that it was to be resumed with
+/// enter its history, and it stays as it has ended.
+pub(in crate::runner) fn drop_resumption(change: &mut ThreadChange<'_>) {
+    take_mail(change);
+    change.closing = true;
+    change.head.due = None;
 }
 
 /// Returns true if `intent` is stronger than the one that a thread that has ended has passed on, or
