@@ -25,7 +25,7 @@ macro_rules! rewrite {
 /// Reads a text and writes it again.
 type RewriteFn = fn(&str) -> String;
 
-const RECORDS: [(RewriteFn, &str); 16] = [
+const RECORDS: [(RewriteFn, &str); 17] = [
     (
         rewrite!(ThreadRecord),
         concat!(
@@ -183,6 +183,17 @@ const RECORDS: [(RewriteFn, &str); 16] = [
     (
         rewrite!(CreationRecord),
         r#"{"format":1,"draft":"00ff","thread":"Research-1"}"#,
+    ),
+    (
+        rewrite!(PinnedSettings),
+        concat!(
+            r#"{"format":1,"prompt":"p","model":{"name":"m","provider":"q","window":9,"#,
+            r#""output":4,"prices":null},"tools":[],"limits":{"turns":null,"tokens":null,"#,
+            r#""spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":[],"#,
+            r#""continuation":{"trigger":900000,"ceiling":16000,"wait":600000,"#,
+            r#""summary":{"prompt":"s","model":{"name":"f","provider":"q","window":8,"output":3,"#,
+            r#""prices":null},"tokens":4000,"turns":3,"spend":20000000}}}"#
+        ),
     ),
 ];
 

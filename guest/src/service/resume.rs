@@ -4,7 +4,7 @@
 //! the reads another caller may continue the chain; then its new tip decides.
 
 use super::history::thread_path;
-use super::resolve::with_policy_caps;
+use super::resolve::{keeps_pin, with_policy_caps};
 use super::runner::StepHandle;
 use super::store::{CONTENTION, DECISION_TRIES_MAX, DecisionOutcome, parse_record};
 use super::{Error, ThreadService};
@@ -94,8 +94,8 @@ impl<P: HostPorts> ThreadService<P> {
     fn resume_tip(&self, tip: &str, request: &RunRequest<'_>) -> Result<StepHandle, Error> {
         let done = self.decide(tip, &|loaded, moment| {
             self.check_own_history(loaded)?;
-            let policy = self.policy_with_preset()?;
-            let (pin, fresh) = self.pin_for_start(loaded, &policy)?;
+            let settings = self.tenant_settings(!keeps_pin(loaded))?;
+            let (pin, fresh) = self.pin_for_start(loaded, &settings)?;
             let inputs = DecisionInputs {
                 mail: self.mail(loaded)?,
                 ..DecisionInputs::default()
@@ -106,7 +106,7 @@ impl<P: HostPorts> ThreadService<P> {
                 random: &random,
                 hashes: self.range_hashes(loaded, &thread_path(loaded))?,
             };
-            let moment = with_policy_caps(moment, &policy);
+            let moment = with_policy_caps(moment, &settings.policy);
             Ok(runner::resume(loaded, Some(&pin), fresh, resumed, moment)?)
         })?;
         self.hand_out_step(done, 0)

@@ -2,7 +2,7 @@
 //! the driver.
 
 use super::registry::loaded_from_plan;
-use super::resolve::with_policy_caps;
+use super::resolve::{keeps_pin, with_policy_caps};
 use super::resume::RunRequest;
 use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
@@ -67,17 +67,17 @@ impl<P: HostPorts> ThreadService<P> {
         request: &RunRequest<'_>,
     ) -> Result<StepHandle, Error> {
         let done = self.decide(thread, &|loaded, moment| {
-            let policy = self.policy_with_preset()?;
+            let settings = self.tenant_settings(!keeps_pin(loaded))?;
             let (pin, fresh) = match loaded.head.value.status {
                 ThreadStatus::Created | ThreadStatus::Idle | ThreadStatus::Suspended => {
                     self.check_own_history(loaded)?;
-                    let (pin, fresh) = self.pin_for_start(loaded, &policy)?;
+                    let (pin, fresh) = self.pin_for_start(loaded, &settings)?;
                     (Some(pin), fresh)
                 }
                 _ => (None, None),
             };
             let inputs = self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?;
-            let moment = with_policy_caps(moment, &policy);
+            let moment = with_policy_caps(moment, &settings.policy);
             let first = self.first_entry_of_start(loaded, request.holder, request.name)?;
             Ok(runner::start(
                 loaded,

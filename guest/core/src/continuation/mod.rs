@@ -1,0 +1,17 @@
+//! Continuation: the parts of a conversation that a thread hands to the next link of its chain, and
+//! the request for a summary of those that it does not.
+//!
+//! Everything here is computed from entries of a history. The phase of a hand-off is decided in
+//! [`crate::runner`].
+
+mod handoff_texts;
+mod live_window;
+mod summary_request;
+mod trailing;
+
+pub use handoff_texts::{context_texts, cut_summary};
+pub use live_window::{ContentSize, LiveWindow, WindowEntry, WindowNeeds};
+pub use summary_request::{
+    SUMMARY_BYTES_MAX, SummaryRequest, SummaryTerms, is_injected_context, summary_request,
+};
+pub use trailing::{TrailingBounds, TrailingRefusal, TrailingSelection, select_trailing};
