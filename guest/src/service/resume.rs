@@ -15,7 +15,7 @@ use threadkeep_core::json::{JsonValue, ObjectWriter};
 use threadkeep_core::key;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{self, DecisionInputs, ResumeRequest, StartRequest};
-use threadkeep_core::thread::{ResumeRecord, resume_key};
+use threadkeep_core::thread::{CreationRecord, resume_key};
 
 /// A caller's request to start or resume, with its texts parsed.
 #[derive(Debug, Clone)]
@@ -124,9 +124,17 @@ impl<P: HostPorts> ThreadService<P> {
         let Some(item) = items.first() else {
             return Ok(None);
         };
-        let made: ResumeRecord = parse_record(item)?;
+        let made: CreationRecord = parse_record(item)?;
+        made.format.refuse_newer(&made.thread, "resume key")?;
         let digest = request.to_start(DecisionInputs::default()).digest();
-        let made = self.load(made.thread_for(&digest)?)?;
+        if made.draft != digest {
+            return Err(Error::Core(CoreError::Conflict {
+                field: "input",
+                expected: digest,
+                actual: made.draft,
+            }));
+        }
+        let made = self.load(&made.thread)?;
         if runner::is_repeated_start(&made.head.value, request.holder, request.name) {
             return Ok(Some(made));
         }
@@ -149,7 +157,7 @@ fn with_resumption(mut begun: StepHandle, named: &LoadedThread) -> StepHandle {
         .add("new_thread_id", &thread.id)
         .add(
             "original_thread_id",
-            &Some(named).filter(|named| *named != old),
+            &Some(named).filter(|named| *named != old && **named != thread.id),
         )
         .add("resolved_thread_id", old)
         .add("directive", &thread.directive)

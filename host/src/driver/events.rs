@@ -74,8 +74,8 @@ pub enum RunEvent {
         /// The reason of the last refusal.
         message: String,
     },
-    /// The thread had ended: its conversation goes on in a successor, whose run begins. What follows
-    /// is of that one.
+    /// The thread had ended: its conversation goes on in a successor, whose run begins. What
+    /// follows is of that one.
     Resumed(Box<ThreadResumption>),
     /// The run goes on in another thread: the next link of its chain. What follows is of that one.
     HandedOff {

@@ -47,7 +47,8 @@ fn a_later_wait_sees_the_new_result() {
     family.world.audit();
 }
 
-/// The tool: the child is due, a driver resumes it, and a wait in the same reply gets the new result.
+/// The tool: the child is due, a driver resumes it, and a wait in the same reply gets the new
+/// result.
 #[test]
 fn an_agent_resumes_its_child() {
     let mut family = ThreadFamily::new();

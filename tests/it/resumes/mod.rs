@@ -2,8 +2,10 @@
 
 mod children;
 mod crashes;
+mod driven;
 mod fixture;
 mod money;
+mod random_sequences;
 mod repeated_requests;
 mod statuses;
 mod successors;

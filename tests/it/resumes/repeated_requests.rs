@@ -24,7 +24,7 @@ fn a_repeated_resume_makes_one_successor() {
     assert_eq!((&again.more, again.more.is_some()), (&first.more, true));
     // By any link.
     let by_tip = resume_as(&world, &next, Some("go on"), "a").unwrap();
-    assert_eq!(by_tip.step, first.step);
+    assert_eq!((&by_tip.step, &by_tip.more), (&first.step, &first.more));
     match core_error(resume_as(&world, &thread, Some("another"), "a")) {
         CoreError::Conflict { field, .. } => assert_eq!(field, "input"),
         other => panic!("{other:?}"),

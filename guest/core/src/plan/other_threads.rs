@@ -50,8 +50,8 @@ impl DueCall {
     }
 }
 
-/// Returns true if a thread has ended and was sent a message to go on with: it is due until a driver
-/// resumes it.
+/// Returns true if a thread has ended and was sent a message to go on with: it is due until a
+/// driver resumes it.
 pub fn is_to_be_resumed(head: &Head) -> bool {
     let ended = head.status.is_terminal() && head.status != ThreadStatus::Continued;
     ended && head.due.is_some() && head.mail_count() > 0

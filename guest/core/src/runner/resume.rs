@@ -14,14 +14,14 @@ use super::start::{StartRequest, begin_start};
 use crate::error::Error;
 use crate::history::{CommitReason, Event, ThreadResumed};
 use crate::json;
-use crate::ledger::{Account, AccountPath, LedgerRefusal};
+use crate::ledger::{AccountPath, LedgerRefusal};
 use crate::limits::ThreadCaps;
 use crate::plan::{
     CommitPlan, DecisionContext, LoadedThread, StoreWrite, ThreadChange, WriteCondition,
 };
 use crate::settings::PinnedSettings;
 use crate::thread::{
-    BASE_PARTS_MAX, HistoryBase, HistoryPath, RecordFormat, ResumeRecord, StatusCause,
+    BASE_PARTS_MAX, CreationRecord, HistoryBase, HistoryPath, RecordFormat, StatusCause,
     ThreadStatus, open_successor, resume_key,
 };
 use crate::{id, key};
@@ -110,24 +110,22 @@ pub fn check_may_be_resumed(loaded: &LoadedThread, ceiling: ThreadCaps) -> Resul
         return Err(refused_error(loaded, advice));
     }
     check_may_have_successor(loaded)?;
-    let chain = &loaded.chain.value;
-    let own = chain.has_account().then(|| Account {
-        frozen: false,
-        ..chain.account.clone()
-    });
-    let above = loaded.above.iter().map(|above| above.value.account.clone());
-    let mut path = match loaded.has_lost_account() {
-        true => Err(LedgerRefusal::Integrity("an account above it is missing")),
-        false => AccountPath::new(own.into_iter().chain(above).collect()),
-    };
-    let drawn = path
-        .as_mut()
-        .map_err(|refusal| *refusal)
-        .and_then(|path| path.start_drawing(ceiling.spend));
-    drawn.map(|_| ()).map_err(|refusal| {
-        let advice = format!("it cannot go on: {refusal}");
-        refused_error(loaded, &advice)
-    })
+    // An account of its own that has closed reserves what it has not reported from the one above.
+    let account = &loaded.chain.value.account;
+    let closed = loaded.chain.value.has_account() && !account.is_open();
+    let above = loaded.above.first().filter(|_| closed);
+    if let (Some(limit), Some(above)) = (account.limit, above) {
+        let need = limit.saturating_sub(account.reported);
+        let room = above.value.account.room(ceiling.spend);
+        if need > room {
+            let refusal = LedgerRefusal::Short { need, room };
+            return Err(refused_error(
+                loaded,
+                &format!("it cannot go on: {refusal}"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the thread is the tip of its chain and that a successor can be made of it.
@@ -236,9 +234,9 @@ fn remember_key(
     start: &StartRequest<'_>,
     next: &str,
 ) -> Result<StoreWrite, Error> {
-    let record = ResumeRecord {
+    let record = CreationRecord {
         format: RecordFormat::CURRENT,
-        input: start.digest(),
+        draft: start.digest(),
         thread: next.to_owned(),
     };
     Ok(StoreWrite::Put {

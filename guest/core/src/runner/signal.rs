@@ -142,11 +142,7 @@ fn signal_ended_thread(
         .intent()
         .filter(|_| is_to_be_resumed(&loaded.head.value))
     {
-        drop_resumption(&mut change);
-        if chain.last_child_number() > 0 {
-            pass_to_children(&mut change, intent);
-        }
-        let plan = change.into_plan(CommitReason::Cancelled)?;
+        let plan = drop_resumption(change, intent)?;
         return Ok(CommitDecision::Commit(Box::new(plan)));
     }
     match signal {

@@ -15,7 +15,6 @@ mod link;
 mod record;
 mod record_checks;
 mod record_format;
-mod resume_key;
 mod status;
 
 pub use base::{BASE_PARTS_MAX, BasePart, HistoryBase};
@@ -26,7 +25,7 @@ pub use chain::ChainRecord;
 pub use create::{
     ChainPlace, ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id,
 };
-pub use creation_key::{CreationRecord, creation_key};
+pub use creation_key::{CreationRecord, creation_key, resume_key};
 pub use genesis::{check_own_history, genesis_hash};
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, DUE_NEW, EndIntent, ExternalHold, HEAD_BYTES_MAX,
@@ -39,7 +38,6 @@ pub use link::{ChainLink, Successor, create_link, open_successor};
 pub use record::{CreatorOverrides, InheritedBounds, RESULT_BYTES_MAX, ThreadRecord};
 pub use record_checks::find_contradiction;
 pub use record_format::RecordFormat;
-pub use resume_key::{ResumeRecord, resume_key};
 pub use status::{CauseDetail, StatusCause, ThreadStatus};
 
 /// Format of every record and entry that this version writes. Older ones are read for ever.

@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::history::{CommitReason, Entry};
-use crate::plan::{DecisionContext, LoadedThread, ThreadChange, is_to_be_resumed};
+use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange, is_to_be_resumed};
 use crate::runner::CommitDecision;
 use crate::runner::ending::{end_thread_now, mark_sweep, request_cancel};
 use crate::runner::mail::take_mail;
@@ -50,13 +50,10 @@ fn propagate_past_end(
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
     if is_to_be_resumed(&loaded.head.value) {
-        let mut change = ThreadChange::with_mail(loaded, mail, moment);
-        drop_resumption(&mut change);
-        if loaded.chain.value.last_child_number() > 0 {
-            pass_to_children(&mut change, intent);
-        }
-        let plan = change.into_plan(CommitReason::Cancelled)?;
-        return Ok(CommitDecision::Commit(Box::new(plan)));
+        let change = ThreadChange::with_mail(loaded, mail, moment);
+        return Ok(CommitDecision::Commit(Box::new(drop_resumption(
+            change, intent,
+        )?)));
     }
     if loaded.chain.value.last_child_number() == 0
         || !is_stronger_intent(&loaded.head.value, intent)
@@ -77,11 +74,16 @@ pub(in crate::runner) fn pass_to_children(change: &mut ThreadChange<'_>, intent:
 }
 
 /// Ends that a thread which has ended is to be resumed: the messages that it was to be resumed with
-/// enter its history, and it stays as it has ended.
-pub(in crate::runner) fn drop_resumption(change: &mut ThreadChange<'_>) {
-    take_mail(change);
+/// enter its history, it stays as it has ended, and the end is passed to its children.
+pub(in crate::runner) fn drop_resumption(
+    mut change: ThreadChange<'_>,
+    intent: EndIntent,
+) -> Result<CommitPlan, Error> {
+    take_mail(&mut change);
     change.closing = true;
     change.head.due = None;
+    mark_sweep(&mut change, intent);
+    change.into_plan(CommitReason::Cancelled)
 }
 
 /// Returns true if `intent` is stronger than the one that a thread that has ended has passed on, or
