@@ -74,7 +74,7 @@ fn an_agent_resumes_its_child() {
     assert_ne!(next, child);
     family.world.audit();
     assert_eq!(due_with_calls(&family), []);
-    let messages = super::fixture::sent(&family.world, &next);
+    let messages = super::fixture::sent_messages(&family.world, &next);
     assert!(
         messages.last().unwrap().contains("do it better"),
         "{messages:?}"
@@ -146,9 +146,36 @@ fn an_end_of_the_parent_takes_the_resume_back() {
     let head = family.load(&child).head.value;
     assert_eq!((head.mail_count(), head.due), (0, None));
     assert!(
-        super::fixture::sent(&family.world, &child)
+        super::fixture::sent_messages(&family.world, &child)
             .join("")
             .contains("go on")
     );
+    family.world.audit();
+}
+
+/// Symptom: a killed child that was resumed before its own children were told of the kill was never
+/// begun, and its message waited for ever. Cause: the end of the sweep made the thread not due.
+/// Fix: one with mail stays due. Kind: what a sweep's end leaves due, by status.
+#[test]
+fn a_sweep_that_ends_leaves_a_resume_due() {
+    let mut family = ThreadFamily::new();
+    let boss = family.boss.clone();
+    let child = family.spawn(json!({"directive": "boss", "limits": {"spend": "0.02"}}));
+    family.world.start(&child, None).unwrap();
+    let below = family.spawn_under(&child, json!({"directive": "work"}));
+    let service = &family.world.service;
+    service.signal(&child, "k", &Signal::Kill).unwrap();
+    let asked = json!({"thread": child, "message": "go on"});
+    let got = family.reply(&boss, &[("resume_thread", asked)]);
+    assert!(!got[0].1, "{got:?}");
+    let both = vec![DueCall::Sweep, DueCall::Resume];
+    assert!(due_with_calls(&family).contains(&(child.clone(), both)));
+    family.sweep();
+    assert_eq!(family.status(&below), "killed");
+    let resume_alone = (child.clone(), vec![DueCall::Resume]);
+    assert_eq!(due_with_calls(&family), [resume_alone]);
+    family.world.audit();
+    let next = resume(&mut family.world, &child, None).unwrap();
+    family.world.submit(&next, says("done")).unwrap();
     family.world.audit();
 }

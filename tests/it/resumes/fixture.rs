@@ -32,7 +32,7 @@ pub fn resume_as(
 }
 
 /// Everything that a provider would be sent of a thread.
-pub fn sent(world: &RunnerFixture, thread: &str) -> Vec<String> {
+pub fn sent_messages(world: &RunnerFixture, thread: &str) -> Vec<String> {
     let (mut texts, mut after) = (Vec::new(), 0);
     loop {
         let (page, cursor) = world.service.messages(thread, after, None).unwrap();

@@ -1,7 +1,7 @@
 //! Random sequences of runs, ends and resumes in a tree: after each the store is sound, and a
 //! conversation only grows.
 
-use super::fixture::{resume, sent};
+use super::fixture::{resume, sent_messages};
 use crate::children::fixture::ThreadFamily;
 use crate::runner::fixture::{calls, says};
 use proptest::prelude::*;
@@ -166,7 +166,7 @@ impl ResumedTree {
                 assert_eq!(next.thread.value.previous.as_deref(), Some(&*link));
                 continue;
             }
-            let now = sent(&self.family.world, &link);
+            let now = sent_messages(&self.family.world, &link);
             let chain = loaded.thread.value.chain.clone();
             let before = self.shown.insert(chain, now.clone()).unwrap_or_default();
             assert_eq!(now[..before.len().min(now.len())], before, "{link}");

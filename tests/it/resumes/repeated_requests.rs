@@ -1,10 +1,10 @@
 //! Repeated and competing resumes.
 
-use super::fixture::{core_error, holder_of, resume_as, sent};
+use super::fixture::{core_error, holder_of, resume_as, sent_messages};
 use crate::runner::fixture::{RunnerFixture, says};
 use threadkeep_core::error::Error as CoreError;
 
-fn ended(world: &mut RunnerFixture) -> String {
+fn ended_thread(world: &mut RunnerFixture) -> String {
     let thread = world.create(Some("work"));
     world.start(&thread, None).unwrap();
     world.submit(&thread, says("done")).unwrap();
@@ -15,7 +15,7 @@ fn ended(world: &mut RunnerFixture) -> String {
 #[test]
 fn a_repeated_resume_makes_one_successor() {
     let mut world = RunnerFixture::new();
-    let thread = ended(&mut world);
+    let thread = ended_thread(&mut world);
     let first = resume_as(&world, &thread, Some("go on"), "a").unwrap();
     let next = first.loaded.thread.value.id.clone();
     let again = resume_as(&world, &thread, Some("go on"), "a").unwrap();
@@ -44,7 +44,7 @@ fn a_repeated_resume_makes_one_successor() {
         } => assert_eq!((old, new), (thread, next.clone())),
         other => panic!("{other:?}"),
     }
-    assert!(sent(&world, &next).len() == 4);
+    assert!(sent_messages(&world, &next).len() == 4);
     world.audit();
 }
 
@@ -65,7 +65,7 @@ fn keys_of_signals_and_resumes_are_apart() {
 #[test]
 fn bad_requests_are_refused() {
     let mut world = RunnerFixture::new();
-    let thread = ended(&mut world);
+    let thread = ended_thread(&mut world);
     for holder in ["", "a\nb"] {
         let refused = core_error(resume_as(&world, &thread, Some("x"), holder));
         assert!(

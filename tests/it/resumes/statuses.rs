@@ -1,6 +1,6 @@
 //! A resume of a thread in each status.
 
-use super::fixture::{core_error, holder_of, newest_events, resume, resume_as, sent};
+use super::fixture::{core_error, holder_of, newest_events, resume, resume_as, sent_messages};
 use crate::runner::fixture::{RunnerFixture, calls, says};
 use serde_json::{Value, json};
 use threadkeep_component::ports::HostPorts;
@@ -72,7 +72,7 @@ fn each_status_is_resumed_in_its_way() {
         let thread = thread_in(&mut world, status);
         assert_eq!(world.status(&thread), status);
         let before = world.service.load(&thread).unwrap();
-        let shown = sent(&world, &thread);
+        let shown = sent_messages(&world, &thread);
         let done = resume(&mut world, &thread, Some("go on"));
         world.audit();
         if place == "busy" {
@@ -85,7 +85,7 @@ fn each_status_is_resumed_in_its_way() {
         let next = done.unwrap();
         assert_eq!(next != thread, place == "successor", "{status}");
         assert_eq!(world.status(&next), "running", "{status}");
-        let mut now = sent(&world, &next);
+        let mut now = sent_messages(&world, &next);
         let last: Value = serde_json::from_str(&now.pop().unwrap()).unwrap();
         if status != "suspended" {
             assert_eq!(last["content"][0]["text"], "go on", "{status}");
@@ -161,9 +161,13 @@ fn a_resume_without_a_message_needs_something_to_answer() {
     );
     for status in ["cancelled", "killed", "error"] {
         let thread = thread_in(&mut world, status);
-        let shown = sent(&world, &thread);
+        let shown = sent_messages(&world, &thread);
         let next = resume(&mut world, &thread, None).unwrap();
-        assert_eq!(sent(&world, &next), shown, "{status}: the same request");
+        assert_eq!(
+            sent_messages(&world, &next),
+            shown,
+            "{status}: the same request"
+        );
         assert_eq!(world.pending(&next), Some(StepKind::CallLlm));
         let loaded = world.service.load(&next).unwrap();
         let first = world
@@ -182,7 +186,7 @@ fn a_thread_that_never_began_begins_in_its_successor() {
     let thread = world.create(Some("work"));
     world.service.signal(&thread, "c", &Signal::Cancel).unwrap();
     let next = resume(&mut world, &thread, None).unwrap();
-    assert_eq!(sent(&world, &next).len(), 1);
+    assert_eq!(sent_messages(&world, &next).len(), 1);
     let (old, new) = (thread, world.service.load(&next).unwrap());
     assert!(new.thread.value.pin.is_some());
     assert_eq!(new.chain.value.account.limit, new.thread.value.limits.spend);

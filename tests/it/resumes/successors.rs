@@ -1,6 +1,6 @@
-//! Successors: what they are sent, what they read, and what stays with the link before.
+//! Successors: what they are sent_messages, what they read, and what stays with the link before.
 
-use super::fixture::{core_error, resume, sent};
+use super::fixture::{core_error, resume, sent_messages};
 use crate::children::fixture::ThreadFamily;
 use crate::runner::fixture::{RunnerFixture, calls, says, user};
 use serde_json::json;
@@ -13,7 +13,7 @@ use threadkeep_core::thread::{BASE_PARTS_MAX, EndIntent};
 use threadkeep_tests::counting_store::CallCountingStore;
 use threadkeep_tests::fixture::MapLibrary;
 
-/// A resume of a resume of a resume adds its message to what a model is sent, and nothing else.
+/// A resume of a resume of a resume adds its message to what a model is sent_messages, and nothing else.
 #[test]
 fn each_resume_adds_its_message_alone() {
     let mut world = RunnerFixture::new();
@@ -29,9 +29,9 @@ fn each_resume_adds_its_message_alone() {
         world
             .submit(&thread, says(&format!("answer {round} 漢")))
             .unwrap();
-        let before = sent(&world, &thread);
+        let before = sent_messages(&world, &thread);
         thread = resume(&mut world, &thread, Some(&format!("message {round}"))).unwrap();
-        let now = sent(&world, &thread);
+        let now = sent_messages(&world, &thread);
         assert_eq!(now[..before.len()], before, "byte for byte");
         let added: Vec<&String> = now[before.len()..].iter().collect();
         let message = json!({"role": "user", "content": [
@@ -57,7 +57,7 @@ fn markers_of_an_end_are_never_sent() {
     world.submit(&thread, calls(&[("write", "{}")])).unwrap();
     world.service.signal(&thread, "k", &Signal::Kill).unwrap();
     let next = resume(&mut world, &thread, Some("go on")).unwrap();
-    let now = sent(&world, &next);
+    let now = sent_messages(&world, &next);
     assert!(!now.join("").contains("stopped by user"), "{now:#?}");
     assert!(
         now[2].contains("interrupted") && now[2].contains("tool_result"),
@@ -104,7 +104,7 @@ fn a_resume_reads_few_entries_of_a_long_thread() {
     assert!(calls.reads <= 4, "{calls:?}");
     assert!(calls.bytes < 64 << 10, "{calls:?}");
     assert_eq!(calls.commits, 1);
-    assert_eq!(sent(&world, &next).len(), 20_000 + 81);
+    assert_eq!(sent_messages(&world, &next).len(), 20_000 + 81);
     world.audit();
 }
 
@@ -170,7 +170,7 @@ fn messages_follow_the_chain() {
     world.service.signal(&thread, "k", &Signal::Kill).unwrap();
     let next = resume(&mut world, &thread, None).unwrap();
     assert!(
-        sent(&world, &next).join("").contains("and"),
+        sent_messages(&world, &next).join("").contains("and"),
         "it was acknowledged"
     );
     world.submit(&next, says("done")).unwrap();

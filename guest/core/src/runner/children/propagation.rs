@@ -143,7 +143,9 @@ fn due_after_sweep(head: &Head) -> Option<u64> {
         ThreadStatus::Running => head.expiry,
         ThreadStatus::Waiting => head.wait.as_ref().map(|wait| wait.until),
         ThreadStatus::Created => return Some(DUE_NEW),
-        ThreadStatus::Suspended | ThreadStatus::Idle if head.mail_count() > 0 => return Some(0),
+        ThreadStatus::Continued => None,
+        // One that has ended is to be resumed with its mail.
+        _ if head.mail_count() > 0 => return Some(0),
         _ => None,
     };
     at.map(|at| at.millis())
