@@ -64,6 +64,10 @@ impl ThreadChange<'_> {
         let Some(parent) = &self.loaded.parent else {
             return;
         };
+        // A thread that goes on in another one has not stopped.
+        if self.thread.next != self.loaded.thread.value.next {
+            return;
+        }
         let (before, ceiling) = (&self.loaded.head.value, self.ceiling());
         let shares = !self.chain.has_account();
         let now = wait_standing(&self.head, shares, ceiling);
