@@ -426,13 +426,17 @@ impl exported::runner::Guest for ThreadsComponent {
     }
 
     fn resume(
-        _: String,
-        _: Option<String>,
-        _: String,
-        _: String,
-        _: Option<String>,
+        thread: String,
+        input: Option<String>,
+        holder: String,
+        key: String,
+        about: Option<String>,
     ) -> Result<exported::runner::Handle, types::Error> {
-        Err(convert::not_built_error("runner.resume"))
+        let (input, about) = (input.as_deref(), about.as_deref());
+        call_for(&thread, |service| {
+            service.resume(&thread, input, &holder, &key, about)
+        })
+        .map(convert::handle_to_wit)
     }
 
     fn run(

@@ -136,7 +136,7 @@ pub fn step(handed: &StepHandle) -> exported::runner::Step {
             .collect(),
         until: step.until.map(instant),
         concerns_others: handed.concerns_others,
-        more: "{}".to_owned(),
+        more: handed.more.clone().unwrap_or_else(|| "{}".to_owned()),
     }
 }
 

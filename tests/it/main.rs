@@ -16,6 +16,7 @@ mod ledger;
 mod models;
 mod paths;
 mod readme;
+mod resumes;
 mod runner;
 mod stores;
 mod tidy;

@@ -14,7 +14,7 @@ mod writes;
 
 pub use joined_plan::{COMMIT_BYTES_MAX, COMMIT_OPS_MAX, PlanJoinError};
 pub use money::ChainFunds;
-pub use other_threads::{DueCall, due_calls, is_revival};
+pub use other_threads::{DueCall, due_calls, is_revival, is_to_be_resumed};
 pub use related_thread::{
     ParentHead, RelatedThread, WaitStanding, is_to_be_revived, wait_standing,
 };

@@ -38,7 +38,7 @@ pub fn branches(branches: &[(LoadedThread, u32)]) -> Vec<exported::ledger::Branc
             thread: loaded.thread.value.id.clone(),
             depth: *depth,
             status: loaded.head.value.status.to_string(),
-            spend: loaded.head.value.counters.spend.get(),
+            spend: loaded.head.value.spend_under_cap().get(),
             account: own.then(|| account_to_wit(&loaded.thread.value.chain, &chain.account)),
         }
     };

@@ -10,7 +10,7 @@ use threadkeep_core::history::{Entry, Event, Message, MessageRole, escaped_bytes
 use threadkeep_core::json::ObjectWriter;
 use threadkeep_core::ledger::ReserveGrant;
 use threadkeep_core::limits::ThreadCaps;
-use threadkeep_core::plan::{LoadedThread, RelatedThread};
+use threadkeep_core::plan::{LoadedThread, RelatedThread, is_to_be_resumed};
 use threadkeep_core::runner::{
     self, CALLS_MAX, DecisionInputs, PreparedCall, ReplyBlock, SENT_BYTES_MAX, SpawnRequest,
     StepOutcome, WaitRequest,
@@ -89,7 +89,21 @@ impl<P: HostPorts> ThreadService<P> {
                 as_answer(status_json(&self.load_tip(found)?))
             }
             BuiltinCall::List(status) => as_answer(self.list_under(loaded, status.as_deref())?),
-            BuiltinCall::Send(thread, text) => self.prepare_message(loaded, &thread, text)?,
+            BuiltinCall::Send(thread, text) => {
+                let to = self.load_other_chain(loaded, &thread)?;
+                if to.head.value.status.is_terminal() && !is_to_be_resumed(&to.head.value) {
+                    let problem = "has ended and takes no more messages: resume_thread goes on \
+                                   with it";
+                    let field = "send_message.thread";
+                    return Err(CoreError::invalid(field, &thread, problem).into());
+                }
+                self.prepare_message(to, text, "sent")?
+            }
+            BuiltinCall::Resume(thread, text) => {
+                let to = self.load_other_chain(loaded, &thread)?;
+                runner::check_may_be_resumed(&to, ceiling)?;
+                self.prepare_message(to, text, "resumed")?
+            }
             BuiltinCall::Stop(thread, at_once) => {
                 let to = self.load_other_chain(loaded, &thread)?;
                 let intent = if at_once {
@@ -157,20 +171,16 @@ impl<P: HostPorts> ThreadService<P> {
         })))
     }
 
+    /// Prepares a message for the tip of another chain; `done` is the word for what it does there.
     fn prepare_message(
         &self,
-        loaded: &LoadedThread,
-        thread: &str,
+        to: LoadedThread,
         text: String,
+        done: &'static str,
     ) -> Result<PreparedCall, Error> {
-        let to = self.load_other_chain(loaded, thread)?;
-        if to.head.value.status.is_terminal() {
-            let problem = "has ended and takes no more messages";
-            return Err(CoreError::invalid("send_message.thread", thread, problem).into());
-        }
         if escaped_bytes(&text) + 256 > SENT_BYTES_MAX {
             let problem = format!("is longer than {SENT_BYTES_MAX} bytes");
-            return Err(CoreError::invalid("send_message.message", "", problem).into());
+            return Err(CoreError::invalid("message", "", problem).into());
         }
         let waiting = self.mail(&to)?.iter().map(InboxMessage::json_bytes).sum();
         let message = Message::text(MessageRole::User, text);
@@ -178,6 +188,7 @@ impl<P: HostPorts> ThreadService<P> {
             Box::new(into_related_thread(to)),
             message,
             waiting,
+            done,
         ))
     }
 

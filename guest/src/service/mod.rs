@@ -19,6 +19,7 @@ pub mod place;
 pub mod progress;
 pub mod registry;
 pub mod resolve;
+mod resume;
 pub mod runner;
 pub mod store;
 pub mod sweep;

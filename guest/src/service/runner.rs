@@ -3,15 +3,16 @@
 
 use super::registry::loaded_from_plan;
 use super::resolve::{keeps_pin, with_policy_caps};
+use super::resume::RunRequest;
 use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::history::{Entry, Message, parse_user, provider_messages};
+use threadkeep_core::history::{Entry, provider_messages};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{
-    self, CommitDecision, DecisionInputs, HolderProof, Signal, StartRequest, Step, StepSubmission,
+    self, CommitDecision, DecisionInputs, HolderProof, Signal, Step, StepSubmission,
 };
 use threadkeep_core::settings::PinnedSettings;
 use threadkeep_core::thread::{InboxMessage, MAIL_MAX, StepKind, ThreadStatus};
@@ -36,6 +37,8 @@ pub struct StepHandle {
     pub messages: Vec<String>,
     /// True if other threads may have something to do.
     pub concerns_others: bool,
+    /// JSON object: what the caller of a resume is told of the successor.
+    pub more: Option<String>,
 }
 
 impl StepHandle {
@@ -55,8 +58,14 @@ impl<P: HostPorts> ThreadService<P> {
         name: &str,
         about: Option<&str>,
     ) -> Result<StepHandle, Error> {
-        let input: Option<Message> = input.map(parse_user).transpose()?;
-        let about = about.map(runner::parse_about).transpose()?;
+        self.start_parsed(thread, &RunRequest::parse(input, (holder, name), about)?)
+    }
+
+    pub(super) fn start_parsed(
+        &self,
+        thread: &str,
+        request: &RunRequest<'_>,
+    ) -> Result<StepHandle, Error> {
         let done = self.decide(thread, &|loaded, moment| {
             let settings = self.tenant_settings(!keeps_pin(loaded))?;
             let (pin, fresh) = match loaded.head.value.status {
@@ -67,21 +76,15 @@ impl<P: HostPorts> ThreadService<P> {
                 }
                 _ => (None, None),
             };
-            let request = StartRequest {
-                input: input.clone(),
-                holder,
-                key: name,
-                about: about.clone(),
-                inputs: self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?,
-            };
+            let inputs = self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?;
             let moment = with_policy_caps(moment, &settings.policy);
-            let first = self.first_entry_of_start(loaded, holder, name)?;
+            let first = self.first_entry_of_start(loaded, request.holder, request.name)?;
             Ok(runner::start(
                 loaded,
                 pin.as_deref(),
                 fresh,
                 first.as_ref(),
-                request,
+                request.to_start(inputs),
                 moment,
             )?)
         })?;
@@ -245,7 +248,11 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Returns the pending step of the committed plan, or of the thread as loaded if nothing was
     /// committed.
-    fn hand_out_step(&self, done: DecisionOutcome, have: u64) -> Result<StepHandle, Error> {
+    pub(super) fn hand_out_step(
+        &self,
+        done: DecisionOutcome,
+        have: u64,
+    ) -> Result<StepHandle, Error> {
         let (loaded, entry, concerns_others) = match done {
             DecisionOutcome::Committed(mut plan) => {
                 let (entry, others) = (plan.entry.take(), plan.concerns_other_threads());
@@ -278,6 +285,7 @@ impl<P: HostPorts> ThreadService<P> {
             since,
             messages,
             concerns_others,
+            more: None,
         })
     }
 

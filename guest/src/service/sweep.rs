@@ -8,7 +8,7 @@ use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage};
 use std::collections::BTreeSet;
-use threadkeep_core::plan::LoadedThread;
+use threadkeep_core::plan::{LoadedThread, is_to_be_resumed};
 use threadkeep_core::runner;
 use threadkeep_core::thread::{EndIntent, ThreadRecord};
 use threadkeep_core::{id, key};
@@ -78,7 +78,10 @@ impl<P: HostPorts> ThreadService<P> {
                 }
             };
             let chain = &child.chain.value;
-            let ended = child.head.value.status.is_terminal() && chain.last_child_number() == 0;
+            let head = &child.head.value;
+            let ended = head.status.is_terminal()
+                && chain.last_child_number() == 0
+                && !is_to_be_resumed(head);
             if ended || last.is_some_and(|last| chain.number > last) {
                 continue;
             }

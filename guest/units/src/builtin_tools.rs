@@ -1,7 +1,7 @@
 //! Names of the tools that the runner itself performs. Core has their definitions.
 
 /// The names, in the order in which a model is offered them.
-pub const BUILTIN_TOOL_NAMES: [&str; 10] = [
+pub const BUILTIN_TOOL_NAMES: [&str; 11] = [
     "spawn_thread",
     "wait_threads",
     "thread_status",
@@ -12,4 +12,5 @@ pub const BUILTIN_TOOL_NAMES: [&str; 10] = [
     "read_transcript",
     "aggregate_results",
     "get_chain",
+    "resume_thread",
 ];

@@ -349,7 +349,10 @@ pub struct CompletionsArgs {
 pub struct ResumeArgs {
     /// Its id
     pub thread: String,
-    /// A message to send first
+    /// A message to go on with; needed where it has nothing left to answer
+    #[arg(value_name = "MESSAGE", conflicts_with = "message")]
+    pub text: Option<String>,
+    /// The same message
     #[arg(long, value_name = "TEXT")]
     pub message: Option<String>,
 }

@@ -78,6 +78,25 @@ impl RunStream {
         screen.note("  waiting for its children");
     }
 
+    /// A thread that had ended with this status goes on in a successor.
+    pub fn show_resumption(
+        &mut self,
+        screen: &mut OutputScreen,
+        (old, status): (&str, &str),
+        new: &str,
+    ) {
+        let had = match status {
+            "completed" => "had completed",
+            "error" => "had failed",
+            "cancelled" => "had been cancelled",
+            "killed" => "had been killed",
+            _ => "had ended",
+        };
+        self.quiet = 0;
+        screen.end_line();
+        screen.note(&format!("{old} {had}: going on in {new}"));
+    }
+
     /// The run goes on in another thread.
     pub fn show_hand_off(&mut self, screen: &mut OutputScreen, thread: &str) {
         self.quiet = 0;

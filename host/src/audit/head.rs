@@ -60,7 +60,9 @@ fn check_due(seen: &ThreadRecords, suspicion: &mut UnconfirmedFindings) {
     let expected = "a due entry at once: its children must still be told of its end";
     let wrong = sweeps && due != Some(0);
     suspicion.add_if(Indexes, wrong, expected, "none, or a later one");
-    let wrong = is_ended(status) && due.is_some() && !sweeps;
+    // One that was sent a message to go on with is due until a driver resumes it.
+    let resumes = status != "continued" && head["mail_from"] != head["mail_to"];
+    let wrong = is_ended(status) && due.is_some() && !sweeps && !resumes;
     suspicion.add_if(Indexes, wrong, "no due entry: it has ended", "one");
     if let (Some(due), "running") = (due, status) {
         // Rounded up to the millisecond.
@@ -126,7 +128,9 @@ fn check_end(seen: &ThreadRecords, told: &HistoryReplay, suspicion: &mut Unconfi
     if !is_ended(seen.status()) {
         return;
     }
-    let mail = seen.head["mail_from"] != seen.head["mail_to"];
+    // One with which it is to be resumed waits for the driver that does so.
+    let resumes = seen.status() != "continued" && seen.head["due"].as_u64() == Some(0);
+    let mail = seen.head["mail_from"] != seen.head["mail_to"] && !resumes;
     let expected = "every message that was acknowledged in the history of a thread that has ended";
     suspicion.add_if(
         super::StoreInvariant::Histories,

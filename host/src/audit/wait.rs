@@ -98,7 +98,10 @@ struct WaitedChild {
 fn has_stopped(head: &Value, shares: bool) -> bool {
     let told_to_end = !head["intent"].is_null();
     match text(&head["status"]) {
-        "completed" | "error" | "cancelled" | "killed" => true,
+        // One that was sent a message to go on with is about to be resumed.
+        "completed" | "error" | "cancelled" | "killed" => {
+            head["due"].is_null() || head["mail_from"] == head["mail_to"]
+        }
         "idle" => !told_to_end && head["mail_from"] == head["mail_to"],
         "suspended" if told_to_end => false,
         // A suspended one that is due was raised, or told of a message or of the end of its child.

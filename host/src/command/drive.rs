@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use threadkeep::documents::DocumentWriter;
 use threadkeep::driver::{
-    DriveError, EndedRun, EventSink, RunEvent, StopLevel, StopSender, stop_channel,
+    DriveError, EndedRun, EventSink, RunEvent, StopLevel, StopSender, ThreadResumption,
+    stop_channel,
 };
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
@@ -52,6 +53,8 @@ pub struct DriveOutcome {
     pub presses: u32,
     /// True if the process was asked to end.
     pub terminated: bool,
+    /// The successor that the run began in, if the thread had ended.
+    pub resumption: Option<ThreadResumption>,
 }
 
 /// Performs a thread that can be started in this process, and returns its final answer.
@@ -65,6 +68,20 @@ pub async fn run(
     let watch = RunWatch::new(&mut interrupts, FirstPress::Cancels, RunStream::new());
     let driven = watch.drive(opened, thread, input, screen).await?;
     Ok(driven.answer)
+}
+
+/// Goes on with a thread in this process, in place or in a successor; `status` is that of its tip
+/// before.
+pub async fn resume(
+    opened: &CommandProject,
+    thread: &str,
+    (input, status): (Option<String>, String),
+    screen: &mut OutputScreen,
+) -> Result<DriveOutcome, CommandFault> {
+    let mut interrupts = InterruptStream::listen();
+    let mut watch = RunWatch::new(&mut interrupts, FirstPress::Cancels, RunStream::new());
+    watch.resumes = Some(status);
+    watch.drive(opened, thread, input, screen).await
 }
 
 /// One run and the events that this process watches meanwhile.
@@ -81,6 +98,10 @@ pub struct RunWatch<'a> {
     performed: BTreeMap<String, u64>,
     left_alone: Vec<LeftAloneRow>,
     stream: RunStream,
+    /// The status before, if a thread that has ended is to go on in a successor.
+    resumes: Option<String>,
+    /// That successor, once its run has begun.
+    resumption: Option<ThreadResumption>,
 }
 
 impl<'a> RunWatch<'a> {
@@ -96,6 +117,8 @@ impl<'a> RunWatch<'a> {
             performed: BTreeMap::new(),
             left_alone: Vec::new(),
             stream,
+            resumes: None,
+            resumption: None,
         }
     }
 
@@ -147,7 +170,13 @@ impl<'a> RunWatch<'a> {
         let (sink, mut events) = EventSink::channel();
         let (stopper, stop) = stop_channel();
         let stopper = Arc::new(stopper);
-        let mut run = pin!(driver.run(thread, input, &sink, &stop));
+        let resumes = self.resumes.is_some();
+        let mut run = pin!(async {
+            match resumes {
+                true => driver.resume(thread, input, &sink, &stop).await,
+                false => driver.run(thread, input, &sink, &stop).await,
+            }
+        });
         let mut second = tokio::time::interval(Duration::from_secs(1));
         let done = loop {
             tokio::select! {
@@ -229,6 +258,13 @@ impl<'a> RunWatch<'a> {
             RunEvent::Thinking(_) => stream.show_thinking(screen),
             RunEvent::ToolNamed(_) | RunEvent::Ended(_) | RunEvent::AfterFailed { .. } => {}
             RunEvent::Restarted => stream.show_restart(screen),
+            RunEvent::Resumed(resumed) => {
+                let (old, new) = (&resumed.old_thread_id, &resumed.new_thread_id);
+                let status = self.resumes.as_deref().unwrap_or_default();
+                stream.show_resumption(screen, (old, status), new);
+                self.current.clone_from(new);
+                self.resumption = Some(*resumed);
+            }
             RunEvent::HandedOff { to, .. } => {
                 stream.show_hand_off(screen, &to);
                 self.current = to;
@@ -268,6 +304,11 @@ impl<'a> RunWatch<'a> {
             | RunEvent::Recovered { thread, version } => {
                 let before = version.saturating_sub(1);
                 self.performed.entry(thread.clone()).or_insert(before);
+            }
+            RunEvent::Resumed(resumed) => {
+                self.performed
+                    .entry(resumed.new_thread_id.clone())
+                    .or_insert(0);
             }
             // All of a thread that continues another is of this run.
             RunEvent::HandedOff { to, .. } => {
@@ -335,6 +376,7 @@ impl<'a> RunWatch<'a> {
             answer: shape.into_answer(opened, &thread),
             presses,
             terminated,
+            resumption: self.resumption,
         })
     }
 }
@@ -353,6 +395,10 @@ fn show_child_event(
 ) {
     match event {
         RunEvent::Started { run: 1, .. } => stream.show_child(screen, thread, "started"),
+        RunEvent::Resumed(resumed) => {
+            let to = &resumed.new_thread_id;
+            stream.show_child(screen, thread, &format!("had ended: going on in {to}"));
+        }
         RunEvent::HandedOff { to, .. } => {
             stream.show_child(screen, thread, &format!("goes on in {to}"));
         }

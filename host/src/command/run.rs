@@ -6,9 +6,10 @@ use super::fault;
 use super::session::{CommandProject, CommandSession};
 use super::tree_totals;
 use super::view;
+use std::collections::BTreeSet;
 use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
-use threadkeep_cli::answer::{ChargedRow, HeldRow, ThreadAnswer};
+use threadkeep_cli::answer::{ChargedRow, HeldRow, ResumeAnswer, ThreadAnswer};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::inputs;
@@ -101,14 +102,15 @@ pub async fn rehearse(
 /// model that is pinned for it; an idle chat takes the model of its files at its next start, so its
 /// last model tells nothing.
 pub fn check_resumable(opened: &CommandProject, thread: &wit::Thread) -> Result<(), CommandFault> {
-    if !matches!(thread.status.as_str(), "created" | "suspended" | "idle") {
+    if matches!(thread.status.as_str(), "running" | "waiting") {
         return Ok(());
     }
     let project = opened.project();
     project
         .check_settings()
         .map_err(|error| fault::from_settings(&error))?;
-    if thread.status == "idle" {
+    let has_ended = thread.outcome.is_some();
+    if thread.status == "idle" || has_ended && thread.directive.is_none() {
         return Ok(());
     }
     project
@@ -231,26 +233,54 @@ pub async fn resume(
     resume: args::ResumeArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let message = resume
-        .message
-        .as_deref()
-        .map(inputs::user_message)
-        .transpose()?;
-    let silent = message.is_none();
+    let message = resume.text.as_deref().or(resume.message.as_deref());
+    let message = message.map(inputs::user_message).transpose()?;
     let opened = session.open()?;
-    let thread = opened.tenant().get(&resume.thread).await;
-    let thread =
-        thread.map_err(|error| fault::from_thread_call(&opened, &resume.thread, &error))?;
+    let thread = read_tip(&opened, &resume.thread).await?;
     let (thread, charged) = recover_from_dead_holder(&opened, thread, screen).await?;
     check_resumable(&opened, &thread)?;
     name_held_below(&opened, &thread.id, screen).await;
-    let answer = drive::run(&opened, &thread.id, message, screen).await;
-    let mut answer = answer.map_err(|fault| match fault.hint {
-        None if silent && thread.status == "idle" => {
-            fault.with_hint(format!("threadkeep resume {} --message TEXT", thread.id))
+    let before = thread.status.clone();
+    // The link that was named, so that the answer names it, too.
+    let input = (message, before.clone());
+    let done = drive::resume(&opened, &resume.thread, input, screen).await;
+    let done = done.map_err(|fault| match (&fault.hint, fault.code.as_str()) {
+        (None, "invalid") => {
+            let next = format!("threadkeep resume {} --message TEXT", thread.id);
+            fault.with_hint(next)
         }
         _ => fault,
     })?;
-    answer.charged.splice(0..0, charged);
-    Ok(screen.print_answer(&answer))
+    let mut ended = done.answer;
+    ended.charged.splice(0..0, charged);
+    let resumption = done.resumption;
+    Ok(screen.print_answer(&ResumeAnswer {
+        success: ended.exit == CommandExit::Done,
+        resumed: resumption.is_some(),
+        previous_status: before,
+        old_thread_id: resumption.as_ref().map(|done| done.old_thread_id.clone()),
+        new_thread_id: resumption.as_ref().map(|done| done.new_thread_id.clone()),
+        original_thread_id: Some(resume.thread)
+            .filter(|named| !named.eq_ignore_ascii_case(&thread.id)),
+        resolved_thread_id: thread.id,
+        directive: thread.directive,
+        reconstructed_turns: resumption.map(|done| done.reconstructed_turns),
+        new_thread_result: ended.result.clone(),
+        ended,
+    }))
+}
+
+/// Reads a thread, or the last one that continues it.
+async fn read_tip(opened: &CommandProject, thread: &str) -> Result<wit::Thread, CommandFault> {
+    let mut seen = BTreeSet::new();
+    let mut next = Some(thread.to_owned());
+    loop {
+        let id = next.take().unwrap_or_else(|| thread.to_owned());
+        let found = opened.tenant().get(&id).await;
+        let found = found.map_err(|error| fault::from_thread_call(opened, &id, &error))?;
+        match found.next.clone() {
+            Some(id) if seen.insert(id.clone()) => next = Some(id),
+            _ => return Ok(found),
+        }
+    }
 }

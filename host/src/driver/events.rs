@@ -74,6 +74,9 @@ pub enum RunEvent {
         /// The reason of the last refusal.
         message: String,
     },
+    /// The thread had ended: its conversation goes on in a successor, whose run begins. What
+    /// follows is of that one.
+    Resumed(Box<ThreadResumption>),
     /// The run goes on in another thread: the next link of its chain. What follows is of that one.
     HandedOff {
         /// The thread that the run has left.
@@ -121,6 +124,34 @@ pub enum RunEvent {
         /// The reason of the failure.
         message: String,
     },
+}
+
+/// A thread that had ended and goes on in a successor.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+#[non_exhaustive]
+pub struct ThreadResumption {
+    /// The link of the chain that had ended.
+    pub old_thread_id: String,
+    /// Its successor.
+    pub new_thread_id: String,
+    /// The link that was named, if that is an earlier one.
+    pub original_thread_id: Option<String>,
+    /// The directive of both; none for a chat.
+    pub directive: Option<String>,
+    /// Model replies that are sent again.
+    pub reconstructed_turns: u64,
+}
+
+impl ThreadResumption {
+    /// Returns what the first step of a successor tells of it.
+    pub(super) fn from_step(step: &wit::runner::Step) -> Option<Self> {
+        #[derive(serde::Deserialize)]
+        struct StepDetails {
+            resumed: Option<ThreadResumption>,
+        }
+        let details: StepDetails = serde_json::from_str(&step.more).ok()?;
+        details.resumed
+    }
 }
 
 /// Totals that a thread has used so far.

@@ -20,7 +20,7 @@ mod run_admission;
 mod stop;
 mod tree;
 
-pub use events::{EndedRun, EventSink, RunEvent, StopCause, ThreadCosts};
+pub use events::{EndedRun, EventSink, RunEvent, StopCause, ThreadCosts, ThreadResumption};
 pub use nonce::fresh_nonce;
 pub use observer::{CommitNotice, CommitObserver};
 pub(crate) use post_run_work::PostRunWork;
@@ -40,7 +40,7 @@ use crate::wit::{self, runner};
 use conversation::ThreadConversation;
 use hand_off::HandOffLog;
 use queue::{RunLease, describe_holder};
-use run_admission::{RunAdmission, release_if_refused};
+use run_admission::{RunAdmission, RunBeginning, release_if_refused};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -217,7 +217,25 @@ impl Driver {
         sink: &EventSink,
         stop: &StopReceiver,
     ) -> Result<EndedRun, DriveError> {
-        self.run_tree(None, (thread, input), sink, stop).await
+        let beginning = RunBeginning::start(thread, input);
+        self.run_tree(None, beginning, sink, stop).await
+    }
+
+    /// Goes on with a thread, named by any link of its chain: in place, as [`Driver::run`] does, or
+    /// in a successor if it has ended, which [`RunEvent::Resumed`] reports. `input` may be `None`
+    /// where the conversation ends with something to answer.
+    ///
+    /// # Errors
+    /// As [`Driver::run`].
+    pub async fn resume(
+        &self,
+        thread: &str,
+        input: Option<String>,
+        sink: &EventSink,
+        stop: &StopReceiver,
+    ) -> Result<EndedRun, DriveError> {
+        let beginning = RunBeginning::resume(thread, input);
+        self.run_tree(None, beginning, sink, stop).await
     }
 
     /// Takes over a thread that waits, or whose holder is gone, and performs it without the threads
@@ -335,6 +353,7 @@ impl Driver {
             stop: stop.clone(),
             conversation: ThreadConversation::default(),
             reported_wait: None,
+            resumption: ThreadResumption::from_step(&step),
         };
         run.watch_permit();
         run.follow(&record.id).await;

@@ -4,6 +4,7 @@ use super::conversation::ThreadConversation;
 use super::run_admission::RunAdmission;
 use super::{
     DriveError, Driver, DurableReply, EventSink, RunEvent, StopLevel, StopReceiver, ThreadCosts,
+    ThreadResumption,
 };
 use crate::ceilings::{PendingSettlement, RunPermit, ToolCallOutcome};
 use crate::component::convert;
@@ -49,6 +50,8 @@ pub(super) struct Run<'a> {
     pub(super) conversation: ThreadConversation,
     /// The last step whose wait for money was reported: a step keeps its number while it waits on.
     pub(super) reported_wait: Option<u64>,
+    /// The successor that the run begins in, until that was reported.
+    pub(super) resumption: Option<ThreadResumption>,
 }
 
 /// Reason why a step was not performed to its end.
@@ -141,9 +144,12 @@ impl Run<'_> {
         self.conversation = ThreadConversation::default();
         self.reported_wait = None;
         self.driver.notify_change(&from);
-        self.sink.emit(RunEvent::HandedOff {
-            from,
-            to: thread.to_owned(),
+        self.sink.emit(match self.resumption.take() {
+            Some(resumed) => RunEvent::Resumed(Box::new(resumed)),
+            None => RunEvent::HandedOff {
+                from,
+                to: thread.to_owned(),
+            },
         });
         self.sink = self.sink.follow_thread(thread);
         self.watch_permit();

@@ -5,6 +5,7 @@ use super::queue::{DriverShared, LeasePolls, QueuePlace, RunLease, WaitDeadline,
 use super::{DriveError, Driver, EndedRun, EventSink, OnBusy, StopReceiver};
 use crate::ceilings::RunPermit;
 use crate::error::CallError;
+use crate::tenant::Tenant;
 use crate::wit::{self, runner};
 use std::sync::Arc;
 
@@ -14,6 +15,41 @@ pub(super) struct RunAdmission {
     /// needs the room.
     pub(super) permit: RunPermit,
     place: Option<QueuePlace>,
+}
+
+/// The beginning of a run: the thread, its input, and the call that begins it.
+#[derive(Debug, Clone)]
+pub(super) struct RunBeginning<'a> {
+    pub(super) thread: &'a str,
+    pub(super) input: Option<String>,
+    /// True if a thread that has ended goes on in a successor.
+    pub(super) resumes: bool,
+}
+
+impl<'a> RunBeginning<'a> {
+    pub(super) fn start(thread: &'a str, input: Option<String>) -> Self {
+        Self {
+            thread,
+            input,
+            resumes: false,
+        }
+    }
+
+    pub(super) fn resume(thread: &'a str, input: Option<String>) -> Self {
+        Self {
+            resumes: true,
+            ..Self::start(thread, input)
+        }
+    }
+
+    /// Makes the call. The name of the holder is that of the request, too.
+    async fn call(&self, tenant: &Tenant, holder: &str) -> Result<runner::Handle, CallError> {
+        let (thread, input) = (self.thread, self.input.clone());
+        match self.resumes {
+            true => tenant.resume(thread, input, holder, holder, None).await,
+            false => tenant.start(thread, input, holder, holder, None).await,
+        }
+    }
 }
 
 impl RunAdmission {
@@ -53,8 +89,8 @@ impl Driver {
         sink: &EventSink,
         stop: &StopReceiver,
     ) -> Result<EndedRun, DriveError> {
-        self.run_tree(Some(permit), (thread, input), sink, stop)
-            .await
+        let beginning = RunBeginning::start(thread, input);
+        self.run_tree(Some(permit), beginning, sink, stop).await
     }
 
     /// Admits a run before there is a thread for it, so that a refusal leaves no thread behind. It
@@ -77,10 +113,11 @@ impl Driver {
     pub(super) async fn begin_run(
         &self,
         permit: Option<RunPermit>,
-        (thread, input): (&str, Option<String>),
+        beginning: RunBeginning<'_>,
         sink: &EventSink,
         stop: &StopReceiver,
     ) -> Result<EndedRun, DriveError> {
+        let thread = beginning.thread;
         let mut holding = self.shared.new_run_lease();
         let driver = self.with_call_marker(&holding);
         let begun = match self.on_busy {
@@ -89,12 +126,12 @@ impl Driver {
                     Some(permit) => permit,
                     None => self.guard.admit_run().map_err(DriveError::Ceiling)?,
                 };
-                let handle = driver.start_run(thread, input, &mut holding).await?;
+                let handle = driver.start_run(&beginning, &mut holding).await?;
                 (handle, RunAdmission::from_permit(permit))
             }
             OnBusy::Queue(wait) => {
                 let mut patience = WaitDeadline::new(thread, wait, stop);
-                let queued = driver.start_queued(permit, input, &mut holding, &mut patience);
+                let queued = driver.start_queued(permit, beginning, &mut holding, &mut patience);
                 queued.await?
             }
         };
@@ -104,16 +141,12 @@ impl Driver {
 
     async fn start_run(
         &self,
-        thread: &str,
-        input: Option<String>,
+        beginning: &RunBeginning<'_>,
         holding: &mut RunLease,
     ) -> Result<runner::Handle, DriveError> {
         holding.mark_held();
-        let (holder, key) = (holding.holder.clone(), holding.holder.clone());
-        let mut started = self
-            .tenant
-            .start(thread, input.clone(), &holder, &key, None)
-            .await;
+        let holder = holding.holder.clone();
+        let mut started = beginning.call(&self.tenant, &holder).await;
         if let Err(CallError::Refused(wit::Error::Busy(lease))) = &started
             && self.shared.is_lost(&lease.holder)
         {
@@ -122,8 +155,7 @@ impl Driver {
             self.tenant
                 .recover_all(std::slice::from_ref(&lease.holder))
                 .await?;
-            let again = self.tenant.start(thread, input, &holder, &key, None);
-            started = again.await;
+            started = beginning.call(&self.tenant, &holder).await;
         }
         Ok(started.inspect_err(|error| release_if_refused(error, holding))?)
     }
@@ -146,7 +178,7 @@ impl Driver {
     async fn start_queued(
         &self,
         mut permit: Option<RunPermit>,
-        input: Option<String>,
+        beginning: RunBeginning<'_>,
         holding: &mut RunLease,
         patience: &mut WaitDeadline<'_>,
     ) -> Result<(runner::Handle, RunAdmission), DriveError> {
@@ -166,7 +198,7 @@ impl Driver {
                 Some(permit) => permit,
                 None => self.wait_for_permit(patience).await?,
             };
-            match self.start_run(thread, input.clone(), holding).await {
+            match self.start_run(&beginning, holding).await {
                 Err(DriveError::Call(CallError::Refused(wit::Error::Busy(_)))) => drop(permit),
                 begun => {
                     let place = Some(place);

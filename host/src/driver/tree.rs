@@ -12,6 +12,7 @@
 mod look;
 
 use super::hand_off::{HandOffLog, ThreadHandOff};
+use super::run_admission::RunBeginning;
 use super::{DriveError, Driver, EndedRun, EventSink, RunEvent, StopLevel, StopReceiver};
 use crate::ceilings::RunPermit;
 use crate::error::{CallError, describe};
@@ -48,6 +49,13 @@ type TreeRunResult = (String, Result<EndedRun, DriveError>);
 
 /// The progress of a holder: the version of its step, and of its partial record.
 type HolderProgress = (Option<u64>, Option<u64>);
+
+/// The call by which a thread of the tree begins or goes on.
+enum BeginCall {
+    Start,
+    Resume,
+    Claim(runner::Proof),
+}
 
 /// A thread that this driver performs.
 struct PerformedThread {
@@ -118,10 +126,11 @@ impl Driver {
     pub(super) async fn run_tree(
         &self,
         permit: Option<RunPermit>,
-        (thread, input): (&str, Option<String>),
+        beginning: RunBeginning<'_>,
         sink: &EventSink,
         stop: &StopReceiver,
     ) -> Result<EndedRun, DriveError> {
+        let thread = beginning.thread;
         // A separate notification: changes in other trees are no reason to look at this one.
         let driver = Self {
             tree_changed: Arc::default(),
@@ -156,9 +165,7 @@ impl Driver {
             surveyed: None,
         };
         tree.runs.push(Box::pin(async {
-            let done = driver
-                .begin_top_run(permit, (thread, input), sink, stop)
-                .await;
+            let done = driver.begin_top_run(permit, beginning, sink, stop).await;
             (thread.to_owned(), done)
         }));
         tree.drive_tree().await
@@ -170,30 +177,46 @@ impl Driver {
     async fn begin_top_run(
         &self,
         permit: Option<RunPermit>,
-        (thread, input): (&str, Option<String>),
+        beginning: RunBeginning<'_>,
         sink: &EventSink,
         stop: &StopReceiver,
     ) -> Result<EndedRun, DriveError> {
-        let begun = self
-            .begin_run(permit, (thread, input.clone()), sink, stop)
-            .await;
-        let Err(DriveError::Call(CallError::Refused(wit::Error::Refused(_)))) = &begun else {
+        let begun = self.begin_run(permit, beginning.clone(), sink, stop).await;
+        // A thread that has ended and has nothing to answer lacks an input.
+        let Err(DriveError::Call(CallError::Refused(refused))) = &begun else {
             return begun;
         };
-        let top = self.tenant.get(thread).await?;
+        let has_ended = match refused {
+            wit::Error::Refused(_) => false,
+            wit::Error::Invalid(_) if beginning.resumes && beginning.input.is_none() => true,
+            _ => return begun,
+        };
+        let top = self.read_tip(beginning.thread).await?;
         match top.status.as_str() {
-            "waiting" => {}
+            "waiting" if !has_ended => {}
             _ if top.outcome.is_some()
-                && input.is_none()
-                && self.has_open_descendants(thread).await? => {}
+                && beginning.input.is_none()
+                && self.has_open_descendants(&top.id).await? => {}
             _ => return begun,
         }
-        if let Some(message) = input {
+        if let Some(message) = beginning.input {
             let id = format!("message:{}", self.shared.new_run_lease().holder);
             let message = runner::SignalKind::Message(message);
-            self.tenant.signal(thread, &id, message).await?;
+            self.tenant.signal(&top.id, &id, message).await?;
         }
         Ok(EndedRun::from_thread(&top))
+    }
+
+    /// Reads a thread, or the last one that continues it.
+    async fn read_tip(&self, thread: &str) -> Result<wit::Thread, CallError> {
+        let mut seen = HashSet::new();
+        let mut found = self.tenant.get(thread).await?;
+        while let Some(next) = found.next.clone()
+            && seen.insert(next.clone())
+        {
+            found = self.tenant.get(&next).await?;
+        }
+        Ok(found)
     }
 }
 
@@ -359,7 +382,7 @@ impl RunTree<'_> {
     }
 
     /// Performs a thread, unless it is being performed already or failed to begin a moment ago.
-    fn perform_thread(&mut self, thread: &str, proof: Option<runner::Proof>) -> bool {
+    fn perform_thread(&mut self, thread: &str, call: BeginCall) -> bool {
         if self.is_performing(thread)
             || self.is_backing_off(thread)
             || self.running.len() >= TREE_RUNS_MAX
@@ -375,17 +398,16 @@ impl RunTree<'_> {
         let (driver, stop) = (self.driver, self.stop);
         let sink = self.sink_of(&thread);
         self.runs.push(Box::pin(async move {
-            let done = match proof {
-                Some(proof) => {
-                    driver
-                        .claim_with_permit(permit, (&thread, proof), &sink, stop)
-                        .await
+            let beginning = match call {
+                BeginCall::Claim(proof) => {
+                    let claimed = driver.claim_with_permit(permit, (&thread, proof), &sink, stop);
+                    let done = claimed.await;
+                    return (thread, done);
                 }
-                None => {
-                    let begun = driver.begin_run(Some(permit), (&thread, None), &sink, stop);
-                    begun.await
-                }
+                BeginCall::Start => RunBeginning::start(&thread, None),
+                BeginCall::Resume => RunBeginning::resume(&thread, None),
             };
+            let done = driver.begin_run(Some(permit), beginning, &sink, stop).await;
             (thread, done)
         }));
         true

@@ -46,7 +46,7 @@ function begin(calls, thread, holder, script) {
     if (name === 'sweep') host.call('runner.sweep', { thread, cursor: null });
     else if (name === 'claim') {
       run('runner.claim', { thread, holder, proof: { none: null } }, script);
-    } else run('runner.start', { thread, input: null, holder, key: holder, about: null }, script);
+    } else run(`runner.${name}`, { thread, input: null, holder, key: holder, about: null }, script);
   }
 }
 

@@ -72,7 +72,7 @@ class Player:
                 self.run("runner.claim", claim)
             else:
                 start = {"thread": thread, "input": None, "holder": holder, "key": holder}
-                self.run("runner.start", start | {"about": None})
+                self.run(f"runner.{name}", start | {"about": None})
 
     def run(self, name, arguments):
         """Begins a run and performs its steps."""

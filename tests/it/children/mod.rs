@@ -23,7 +23,7 @@ mod refused_calls;
 mod regressions;
 mod rest_checks;
 mod revivals;
-mod scripted_tree;
+pub mod scripted_tree;
 mod shared_budget;
 mod spawns;
 mod storage_calls;

@@ -9,7 +9,7 @@ use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{DueCall, due_calls, is_revival};
 use threadkeep_core::runner::{LlmFailure, StepOutcome};
-use threadkeep_core::thread::{StatusCause, ThreadStatus, raise_floor};
+use threadkeep_core::thread::{EndIntent, StatusCause, ThreadStatus, raise_floor};
 
 /// True if the step that the thread's newest answer hands out concerns others.
 fn concerns_others(family: &ThreadFamily, thread: &str) -> bool {
@@ -83,6 +83,16 @@ fn a_due_thread_says_what_gets_it_going() {
         assert_eq!(due_calls(&head), [call], "{status}");
         assert_eq!(is_revival(&head), revive, "{status}");
     }
+    // An ended one is resumed if it was sent a message to go on with, and only while that waits.
+    let mut head = family.load(&child).head.value;
+    head.status = ThreadStatus::Completed;
+    assert_eq!(due_calls(&head), []);
+    head.mail_to += 1;
+    assert_eq!(due_calls(&head), [DueCall::Resume]);
+    head.sweep = Some(EndIntent::Kill);
+    assert_eq!(due_calls(&head), [DueCall::Sweep, DueCall::Resume]);
+    head.status = ThreadStatus::Continued;
+    assert_eq!(due_calls(&head), [DueCall::Sweep]);
 }
 
 #[test]

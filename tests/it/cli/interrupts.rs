@@ -227,6 +227,48 @@ fn a_run_that_the_system_ends_goes_on_where_it_stood() {
     }
 }
 
+/// A request to end that meets a tool lets it finish, keeps its result and says how to go on. Kind:
+/// the same as for a model call.
+#[cfg(unix)]
+#[test]
+fn a_request_to_end_lets_a_tool_finish() {
+    type SignalSender = fn(&RunningProcess);
+    let signals: [SignalSender; 2] = [RunningProcess::terminate, RunningProcess::hang_up];
+    for (id, signal) in ["t", "h"].into_iter().zip(signals) {
+        let project = CliProject::new();
+        project.write("long.txt", &"a".repeat(1_000).add_lines(2_000));
+        project.write(
+            "search.json",
+            concat!(
+                r#"[{"calls": [{"name": "search_files", "arguments": {"pattern": "(a?){60}b","#,
+                r#" "regex": true}}]}, {"text": "Found."}]"#
+            ),
+        );
+        let provider = ["--provider", "scripted:search.json"];
+        let begun = ["run", "describe", "--input", "file=x", "--id", id];
+        let running = project.start(&[&begun[..], &provider[..]].concat());
+        running.await_err("search_files {");
+        signal(&running);
+        let ran = running.wait_for_end();
+        assert_eq!(ran.code, Some(3), "{ran:#?}");
+        let next = format!("threadkeep resume {id}");
+        assert!(ran.err.contains(&next), "it says how to go on: {}", ran.err);
+        let shown = project.json(&["show", id]);
+        assert_eq!(shown["thread"]["status"], "suspended");
+        assert_eq!(shown["thread"]["cause"]["code"], "stopped");
+        let events = shown["events"].as_array().unwrap();
+        let results = events.iter().filter(|event| event["type"] == "tool_result");
+        assert_eq!(results.count(), 1, "the tool was let finish: {shown}");
+        let answer = project.json(&[&["resume", id][..], &provider[..]].concat());
+        assert_eq!(answer["status"], "completed", "{answer}");
+        assert_eq!(answer["text"], "Found.");
+        assert_eq!(
+            (&answer["resumed"], &answer["exit"]),
+            (&json!(false), &json!(0))
+        );
+    }
+}
+
 /// A repeated SIGTERM or SIGHUP means no more than the first one: unlike a person, its sender does
 /// not watch the run.
 #[cfg(unix)]

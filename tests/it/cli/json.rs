@@ -108,8 +108,16 @@ fn run_documents(project: &CliProject) -> CommandDocuments {
     let shown = vec![project.json(&["show", "capped"]), at];
     let forked = project.json(&["fork", "done", "--at", "2"]);
     let raised = project.json(&["raise", "capped", "--turns", "4"]);
-    let resumed = vec![project.json(&["resume", "capped"]), run("again", "1")];
-    let runs = [runs, vec![family_document(project), run("last", "1")]].concat();
+    let resumed = vec![
+        project.json(&["resume", "capped"]),
+        project.json(&["resume", "done", "Tell me more."]),
+    ];
+    let runs = [
+        runs,
+        vec![run("again", "1")],
+        vec![family_document(project), run("last", "1")],
+    ]
+    .concat();
     vec![
         ("run", runs),
         ("show", shown),

@@ -20,6 +20,8 @@ mod parallel_processes;
 mod read_only;
 mod recover_and_repair;
 mod refusals;
+#[cfg(unix)]
+mod resumes;
 mod tree_command;
 #[cfg(unix)]
 mod tree_processes;

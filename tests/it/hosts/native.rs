@@ -222,6 +222,7 @@ impl NativePlayer {
     fn begin(&mut self, entry: &Value, holder: &str, script: &mut DriveScript) {
         let thread = &entry["thread"];
         for name in entry["calls"].as_array().expect("names of calls") {
+            let name = name.as_str().expect("a name");
             if name == "sweep" {
                 self.call("runner.sweep", &json!({"thread": thread, "cursor": null}));
             } else if name == "claim" {
@@ -229,7 +230,7 @@ impl NativePlayer {
                 self.run("runner.claim", &claim, script);
             } else {
                 let start = start_run(thread, &Value::Null, holder, holder);
-                self.run("runner.start", &start, script);
+                self.run(&format!("runner.{name}"), &start, script);
             }
         }
     }

@@ -270,6 +270,12 @@ impl AccountPath {
         Ok(OverrunOutcome::Within)
     }
 
+    /// Lets the account in use admit again: its thread, which was ended, goes on.
+    pub fn thaw(&mut self) -> Result<OverrunOutcome, LedgerRefusal> {
+        self.accounts[0].frozen = false;
+        Ok(OverrunOutcome::Within)
+    }
+
     fn check_ceiling(
         &self,
         place: usize,

@@ -14,6 +14,8 @@ pub enum DueCall {
     Start,
     /// A new holder takes over a wait that is over, or a run whose lease has expired.
     Claim,
+    /// A new holder goes on with a thread that had ended, in a successor.
+    Resume,
 }
 
 /// Returns the calls that get a due thread going, in the order in which they are to be made.
@@ -25,6 +27,7 @@ pub fn due_calls(head: &Head) -> Vec<DueCall> {
         ThreadStatus::Created | ThreadStatus::Suspended | ThreadStatus::Idle => {
             Some(DueCall::Start)
         }
+        _ if is_to_be_resumed(head) => Some(DueCall::Resume),
         ThreadStatus::Completed
         | ThreadStatus::Error
         | ThreadStatus::Cancelled
@@ -42,8 +45,16 @@ impl DueCall {
             Self::Sweep => "sweep",
             Self::Start => "start",
             Self::Claim => "claim",
+            Self::Resume => "resume",
         }
     }
+}
+
+/// Returns true if a thread has ended and was sent a message to go on with: it is due until a
+/// driver resumes it.
+pub fn is_to_be_resumed(head: &Head) -> bool {
+    let ended = head.status.is_terminal() && head.status != ThreadStatus::Continued;
+    ended && head.due.is_some() && head.mail_count() > 0
 }
 
 /// Returns true if a due thread is suspended and is to go on before waits are looked at: a thread

@@ -4,6 +4,7 @@
 //! Only the head of each is changed, in the same commit. An end takes effect on a descendant in a
 //! commit of its own.
 
+use super::other_threads::is_to_be_resumed;
 use super::writes::{StoreWrite, push_replacement};
 use super::{LoadedThread, StoredRecord, ThreadChange};
 use crate::limits::ThreadCaps;
@@ -93,6 +94,10 @@ impl ThreadChange<'_> {
         let Some(parent) = &self.loaded.parent else {
             return;
         };
+        // A thread that goes on in another one has not stopped.
+        if self.thread.next != self.loaded.thread.value.next {
+            return;
+        }
         let (before, ceiling) = (&self.loaded.head.value, self.ceiling());
         let shares = !self.chain.has_account();
         let now = wait_standing(&self.head, shares, ceiling);
@@ -204,6 +209,8 @@ pub fn wait_standing(head: &Head, shares: bool, ceiling: ThreadCaps) -> WaitStan
                 WaitStanding::Answers
             }
         }
+        // A driver is about to resume it.
+        _ if is_to_be_resumed(head) => WaitStanding::GoesOn,
         ThreadStatus::Completed
         | ThreadStatus::Error
         | ThreadStatus::Cancelled

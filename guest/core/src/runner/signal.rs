@@ -3,7 +3,7 @@
 
 use super::CommitDecision;
 use super::checks::{begin_chat_run, refused_error};
-use super::children::pass_to_children;
+use super::children::{drop_resumption, pass_to_children};
 use super::ending::{end_thread_now, request_cancel};
 use super::mail::{push_inbox_message, take_mail};
 use crate::error::Error;
@@ -13,7 +13,9 @@ use crate::json;
 use crate::ledger::LedgerRefusal;
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
-use crate::plan::{DecisionContext, LoadedThread, StoreWrite, ThreadChange, WriteCondition};
+use crate::plan::{
+    DecisionContext, LoadedThread, StoreWrite, ThreadChange, WriteCondition, is_to_be_resumed,
+};
 use crate::thread::{
     CauseDetail, EndIntent, InboxMessage, StatusCause, ThreadStatus, find_reached_cap,
 };
@@ -79,7 +81,7 @@ pub fn signal(
         return Err(refused_error(loaded, ""));
     }
     if head.status.is_terminal() {
-        return signal_ended_thread(loaded, (name, signal), moment);
+        return signal_ended_thread(loaded, mail, (name, signal), moment);
     }
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     remember_signal(&mut change, name, &signal);
@@ -129,12 +131,24 @@ pub fn signal(
 /// threads under it, and money for those that draw on its account.
 fn signal_ended_thread(
     loaded: &LoadedThread,
+    mail: Vec<InboxMessage>,
     (name, signal): (&str, Signal),
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
-    let mut change = ThreadChange::new(loaded, moment);
+    let advice = "it has ended and takes no more signals";
+    if loaded.thread.value.next.is_some() {
+        return Err(refused_error(loaded, advice));
+    }
+    let mut change = ThreadChange::with_mail(loaded, mail, moment);
     remember_signal(&mut change, name, &signal);
     let chain = &loaded.chain.value;
+    if let Some(intent) = signal
+        .intent()
+        .filter(|_| is_to_be_resumed(&loaded.head.value))
+    {
+        let plan = drop_resumption(change, intent)?;
+        return Ok(CommitDecision::Commit(Box::new(plan)));
+    }
     match signal {
         Signal::Cancel if chain.last_child_number() > 0 => {
             pass_to_children(&mut change, EndIntent::Cancel)
@@ -148,10 +162,7 @@ fn signal_ended_thread(
             raise_caps(&mut change, asked)?;
         }
         _ => {
-            return Err(refused_error(
-                loaded,
-                "it has ended and takes no more signals",
-            ));
+            return Err(refused_error(loaded, advice));
         }
     }
     Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))

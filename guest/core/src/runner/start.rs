@@ -15,7 +15,7 @@ use crate::hash::sha256;
 use crate::history::{CommitReason, Entry, Event, Message, ResumedEvent, StepAnswer};
 use crate::json::{self, JsonValue};
 use crate::limits::ThreadCaps;
-use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
+use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{Head, ThreadStatus};
 use crate::{id, key, plan};
@@ -55,7 +55,7 @@ pub fn parse_about(text: &str) -> Result<JsonValue<'static>, Error> {
 
 impl StartRequest<'_> {
     /// Returns a digest of the input and its origin, by which a repeated request is known.
-    fn digest(&self) -> String {
+    pub fn digest(&self) -> String {
         sha256(&[
             "start",
             &json::to_text(&self.input),
@@ -106,6 +106,21 @@ pub fn start(
     }
     let begins = (request.input.is_some() || has_deferred_mail(head)) && message_begins_run(loaded);
     check_may_start(loaded, begins, moment.ceiling)?;
+    let plan = begin_start(loaded, pin, fresh, request, moment)?;
+    Ok(CommitDecision::Commit(Box::new(plan)))
+}
+
+/// Returns the plan of the first step of a run, or of the next one of a run that stopped. The
+/// caller has checked that the thread can be started.
+pub(super) fn begin_start(
+    loaded: &LoadedThread,
+    pin: Option<&PinnedSettings>,
+    fresh: Option<(String, String)>,
+    request: StartRequest<'_>,
+    moment: DecisionContext<'_>,
+) -> Result<CommitPlan, Error> {
+    let head = &loaded.head.value;
+    let digest = request.digest();
     let pin = require_pin(loaded, pin)?;
     let DecisionInputs { mail, waiting, .. } = request.inputs;
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
@@ -116,14 +131,15 @@ pub fn start(
         hash: digest,
     });
     apply_pin(&mut change, pin, fresh);
-    if begins {
+    if (request.input.is_some() || has_deferred_mail(head)) && message_begins_run(loaded) {
         begin_run(&mut change.head);
     }
     acquire_lease(&mut change, request.holder, request.key)?;
-    let happened = if request.input.is_some() || was != ThreadStatus::Suspended {
-        CommitReason::UserMessage
-    } else {
-        CommitReason::Resumed
+    // A thread that had ended goes on without a message where its last call had no answer.
+    let goes_on = was == ThreadStatus::Suspended || is_resumed_link(loaded);
+    let happened = match request.input.is_some() || !goes_on {
+        true => CommitReason::UserMessage,
+        false => CommitReason::Resumed,
     };
     let next = if change.head.round.is_some() {
         // A message waits until the open calls have results.
@@ -150,7 +166,13 @@ pub fn start(
     // A start is new work, even if it gets no further than a suspension: the margin of a full store
     // is not for it.
     change.closing = false;
-    Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
+    change.into_plan(reason)
+}
+
+/// Returns true if the thread is a new link that goes on with a conversation.
+fn is_resumed_link(loaded: &LoadedThread) -> bool {
+    let (thread, head) = (&loaded.thread.value, &loaded.head.value);
+    thread.base.is_some() && head.status == ThreadStatus::Created && !head.prefix.is_empty()
 }
 
 /// Returns true if a message came while calls were open: it waits in the inbox until the next
@@ -181,7 +203,9 @@ fn push_opening(
             change.push_event(Event::Message(message));
         }
         (None, ThreadStatus::Created | ThreadStatus::Idle) if head.asked || taken => {}
-        (None, ThreadStatus::Created) if change.thread.directive.is_some() => {
+        (None, ThreadStatus::Created)
+            if change.thread.directive.is_some() && !is_resumed_link(loaded) =>
+        {
             change.push_event(Event::Message(opening_message()));
         }
         (None, ThreadStatus::Created | ThreadStatus::Idle) if !change.lost_mail.is_empty() => {}

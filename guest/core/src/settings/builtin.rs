@@ -48,6 +48,8 @@ pub enum BuiltinCall {
     List(Option<String>),
     /// Put a message into an inbox.
     Send(String, String),
+    /// Go on with a thread that has ended, with a message.
+    Resume(String, String),
     /// End a thread; at once if the flag is true.
     Stop(String, bool),
     /// Show the newest messages of a thread.
@@ -113,7 +115,7 @@ impl BuiltinCall {
                 known(&["threads", "from"])?;
                 return parse_aggregate(name, &fields);
             }
-            "send_message" => known(&["thread", "message"])?,
+            "send_message" | "resume_thread" => known(&["thread", "message"])?,
             "read_transcript" => known(&["thread", "last"])?,
             "get_chain" => known(&["thread", "cursor"])?,
             _ => known(&["thread"])?,
@@ -121,6 +123,7 @@ impl BuiltinCall {
         let thread = required_text(name, &fields, "thread")?;
         Ok(match name {
             "send_message" => Self::Send(thread, required_text(name, &fields, "message")?),
+            "resume_thread" => Self::Resume(thread, required_text(name, &fields, "message")?),
             "cancel_thread" => Self::Stop(thread, false),
             "kill_thread" => Self::Stop(thread, true),
             "read_transcript" => Self::Read(

@@ -11,7 +11,7 @@ const THREAD_SCHEMA: &str = concat!(
 pub(super) const WAIT_SECONDS_MARK: &str = "{wait}";
 
 /// Name, description and schema of the arguments.
-pub(super) const TOOLS: [(&str, &str, &str); 10] = [
+pub(super) const TOOLS: [(&str, &str, &str); 11] = [
     (
         "spawn_thread",
         "Start a child thread that runs a directive beside you. Returns its id at once; \
@@ -93,6 +93,15 @@ pub(super) const TOOLS: [(&str, &str, &str); 10] = [
             r#"{"type":"object","properties":{"thread":{"type":"string","#,
             r#""description":"Any link: your own id, or that of a thread under you."},"#,
             r#""cursor":{"type":"string"}},"required":["thread"]}"#
+        ),
+    ),
+    (
+        "resume_thread",
+        "Go on with a thread that has ended, from all that it knows, with a message. wait_threads \
+         gives its new result.",
+        concat!(
+            r#"{"type":"object","properties":{"thread":{"type":"string"},"#,
+            r#""message":{"type":"string"}},"required":["thread","message"]}"#
         ),
     ),
 ];

@@ -357,6 +357,7 @@ pub(crate) fn new_head(thread: &ThreadRecord) -> Head {
         charged: Vec::new(),
         counters: UsageCounters::default(),
         carried_spend: None,
+        carried_turns: 0,
         bad_rounds: 0,
         lost: 0,
         context: 0,

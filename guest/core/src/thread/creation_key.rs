@@ -43,6 +43,14 @@ impl CreationRecord {
     }
 }
 
+/// Returns the key of the record of a request to resume a chain: its `draft` is the digest of the
+/// input, its `thread` the successor. It has one part more than the key of a signal, so no two of
+/// them meet.
+pub fn resume_key(chain: &str, request: &str) -> Result<String, Error> {
+    id::check_request_name("key", request)?;
+    Ok(key::join(&[&id::key(chain), "resume", request]))
+}
+
 /// Returns the key of the record in the collection `seen`. Its first part is empty, as no id of a
 /// chain is.
 pub fn creation_key(request: &str) -> Result<String, Error> {

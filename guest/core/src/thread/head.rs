@@ -58,6 +58,8 @@ pub struct Head {
     /// Money that the earlier links of its chain have spent, if there are any: the cap on spend
     /// bounds the chain.
     pub carried_spend: Option<NanoUsd>,
+    /// Completed model calls of the earlier links that it rests on.
+    pub carried_turns: u64,
     /// Rounds in a row in which no call could be run.
     pub bad_rounds: u32,
     /// Steps in a row that were lost to dead holders.
@@ -106,10 +108,11 @@ pub struct Head {
 
 record!(Head {
     format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold,
-    holds or nothing, charged or nothing, counters, carried_spend or nothing, bad_rounds, lost,
-    context, estimated or nothing, window_bytes or nothing, window or nothing, prefix,
-    asked or nothing, asked_version or nothing, version, hash, intent, sweep or nothing,
-    sweep_to or nothing, wait or nothing, mail_from, mail_to, limits, session, updated
+    holds or nothing, charged or nothing, counters, carried_spend or nothing,
+    carried_turns or nothing, bad_rounds, lost, context, estimated or nothing,
+    window_bytes or nothing, window or nothing, prefix, asked or nothing, asked_version or nothing,
+    version, hash, intent, sweep or nothing, sweep_to or nothing, wait or nothing, mail_from,
+    mail_to, limits, session, updated
 });
 
 impl Head {
@@ -528,6 +531,7 @@ mod tests {
                 spawns: u64::MAX,
             },
             carried_spend: Some(NanoUsd::MAX),
+            carried_turns: u64::MAX,
             bad_rounds: u32::MAX,
             lost: u32::MAX,
             context: u64::MAX,

@@ -30,7 +30,7 @@ pub use create::{
     ChainPlace, ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id,
 };
 pub(crate) use create::{absent_thread, begin_thread, new_head, request_write};
-pub use creation_key::{CreationRecord, creation_key};
+pub use creation_key::{CreationRecord, creation_key, resume_key};
 pub use fork_origin::ForkOrigin;
 pub use genesis::{check_own_history, genesis_hash};
 pub use head::{

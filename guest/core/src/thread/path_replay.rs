@@ -5,8 +5,8 @@
 //! anew from the entries.
 
 use super::{Head, WindowCount};
-use crate::history::{CommitReason, Entry, Event, ProviderRole, is_user_text, provider_texts_of};
 use crate::hash;
+use crate::history::{CommitReason, Entry, Event, ProviderRole, is_user_text, provider_texts_of};
 
 /// A call that has no result yet.
 #[derive(Debug, Clone, PartialEq, Eq)]

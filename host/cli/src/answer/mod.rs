@@ -25,8 +25,8 @@ pub use external_loop::{CommitAnswer, OpenAnswer};
 pub use probe::{ProbeAnswer, ProbeUsage};
 pub use rows::{ChargedRow, HeldRow, LeftAloneRow};
 pub use run::{
-    CapKind, CapSource, RunAnswer, StatusCause, SuspendedRow, ThreadCost, TreeTotalsView,
-    advised_code, ceiling_advice, repeats_in_vain, suspended_advice,
+    CapKind, CapSource, ResumeAnswer, RunAnswer, StatusCause, SuspendedRow, ThreadCost,
+    TreeTotalsView, advised_code, ceiling_advice, repeats_in_vain, suspended_advice,
 };
 pub use thread::{
     EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer,

@@ -330,6 +330,45 @@ impl CommandAnswer for RunAnswer {
     }
 }
 
+/// The answer of `resume`: a run that went on in place, or in a successor of a thread that had
+/// ended.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ResumeAnswer {
+    /// The run.
+    #[serde(flatten)]
+    pub ended: RunAnswer,
+    /// True if the exit code is 0.
+    pub success: bool,
+    /// True if the thread had ended and a successor goes on with it.
+    pub resumed: bool,
+    /// The status of the thread before.
+    pub previous_status: String,
+    /// The thread that had ended.
+    pub old_thread_id: Option<String>,
+    /// Its successor.
+    pub new_thread_id: Option<String>,
+    /// The thread that was named, if it is an earlier link of the chain.
+    pub original_thread_id: Option<String>,
+    /// The thread that it leads to: the tip of its chain.
+    pub resolved_thread_id: String,
+    /// The directive.
+    pub directive: Option<String>,
+    /// Model replies that the successor is sent again.
+    pub reconstructed_turns: Option<u64>,
+    /// The result, if there is one.
+    pub new_thread_result: Option<Value>,
+}
+
+impl CommandAnswer for ResumeAnswer {
+    fn exit(&self) -> CommandExit {
+        self.ended.exit
+    }
+
+    fn print(&self, screen: &mut OutputScreen) {
+        self.ended.print(screen);
+    }
+}
+
 impl SuspendedRow {
     fn describe_status(&self) -> String {
         let id = &self.thread_id;

@@ -9,7 +9,7 @@
 //! The leases of dead processes are closed by the names of their holders, in one recovery. Claims
 //! of single threads, by several drivers that see one death, would fence each other.
 
-use super::{GRACE, LOOKS_FAILED_MAX, REVIVALS_MAX, RunTree, TREE_RUNS_MAX};
+use super::{BeginCall, GRACE, LOOKS_FAILED_MAX, REVIVALS_MAX, RunTree, TREE_RUNS_MAX};
 use crate::authority::HolderState;
 use crate::driver::{Driver, EndedRun, RunEvent};
 use crate::error::CallError;
@@ -23,6 +23,8 @@ use tokio::time::Instant;
 const CLAIM: &str = "claim";
 /// The call that passes the end of a thread on to its children.
 const SWEEP: &str = "sweep";
+/// The call that goes on with a thread that has ended, in a successor.
+const RESUME: &str = "resume";
 /// The status of a thread that was not begun yet.
 const CREATED: &str = "created";
 /// Fewest threads of the first page of a look: a few may be due that this driver leaves alone.
@@ -175,19 +177,20 @@ impl RunTree<'_> {
 
     /// Performs a thread that is due.
     fn perform_due(&mut self, due: runner::Due) -> bool {
-        let proof = match (due.needs(CLAIM), &due.holder) {
+        let call = match (due.needs(CLAIM), &due.holder) {
             (true, Some(_)) if !self.record_sighting(&due, Instant::now()) => return false,
-            (true, Some(_)) => Some(runner::Proof::Watched(due.sighting)),
-            (true, None) => Some(runner::Proof::None),
-            (false, _) => None,
+            (true, Some(_)) => BeginCall::Claim(runner::Proof::Watched(due.sighting)),
+            (true, None) => BeginCall::Claim(runner::Proof::None),
+            (false, _) if due.needs(RESUME) => BeginCall::Resume,
+            (false, _) => BeginCall::Start,
         };
-        self.perform_thread(&due.thread, proof)
+        self.perform_thread(&due.thread, call)
     }
 
     /// Restarts a suspended thread that can go on.
     fn revive_thread(&mut self, thread: &str) -> bool {
         let times = self.revived.get(thread).copied().unwrap_or_default();
-        let begun = times < REVIVALS_MAX && self.perform_thread(thread, None);
+        let begun = times < REVIVALS_MAX && self.perform_thread(thread, BeginCall::Start);
         if begun {
             self.revived.insert(thread.to_owned(), times + 1);
         }
@@ -275,7 +278,7 @@ impl RunTree<'_> {
             // again.
             self.has_new_unreadable = false;
             for thread in waiting {
-                let performed = self.perform_thread(&thread, Some(runner::Proof::None));
+                let performed = self.perform_thread(&thread, BeginCall::Claim(runner::Proof::None));
                 begun |= performed;
                 self.has_new_unreadable |= !performed;
             }

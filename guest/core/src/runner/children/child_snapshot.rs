@@ -7,7 +7,7 @@
 use crate::history::{cut_escaped, escaped_bytes};
 use crate::json::{self, JsonValue, ObjectWriter};
 use crate::limits::ThreadCaps;
-use crate::plan::{WaitStanding, wait_standing};
+use crate::plan::{WaitStanding, is_to_be_resumed, wait_standing};
 use crate::thread::{ChainRecord, Head, StatusCause, ThreadRecord};
 
 /// Bytes of an answer around its children.
@@ -141,6 +141,14 @@ impl ChildSnapshot {
             return answer;
         };
         let cause = head.cause.as_ref();
+        // What it has ended with is out of date.
+        if is_to_be_resumed(head) {
+            ObjectWriter::new(&mut answer)
+                .add("thread", &self.id)
+                .add("status", "resumed")
+                .finish();
+            return answer;
+        }
         ObjectWriter::new(&mut answer)
             .add("thread", &self.id)
             .add_present("chain", &self.first)

@@ -11,8 +11,8 @@ mod wait;
 
 pub use child_snapshot::ChildSnapshot;
 use child_snapshot::children_to_json;
-pub(super) use propagation::pass_to_children;
 pub use propagation::{apply_intent, finish_propagation, propagate_intent};
+pub(super) use propagation::{drop_resumption, pass_to_children};
 pub use wait::WaitRequest;
 pub(super) use wait::{WaitOutcome, begin_wait, check_wait, missing_wait_error};
 
@@ -59,8 +59,9 @@ pub enum PreparedCall {
     Results(Vec<ChildSnapshot>, usize),
     /// A request to create a child.
     Spawn(Box<SpawnRequest>),
-    /// A message for a descendant, and the bytes of the messages that wait there.
-    Send(Box<RelatedThread>, Message, usize),
+    /// A message for a descendant, the bytes of the messages that wait there, and the word for
+    /// what is done. A descendant that has ended is resumed with it by whoever drives the tree.
+    Send(Box<RelatedThread>, Message, usize, &'static str),
     /// A request to end a descendant.
     Stop(Box<RelatedThread>, EndIntent),
     /// A wait for children.
@@ -124,7 +125,7 @@ pub(super) fn perform_call(
             refused(&format!("one reply spawns at most {SPAWNS_MAX} children"))
         }
         (PreparedCall::Spawn(spawning), None) => spawn_child(change, *spawning, spawned),
-        (PreparedCall::Send(to, message, waiting), None) => {
+        (PreparedCall::Send(to, message, waiting, done), None) => {
             let added = change.related_head_mut(&to).mail_to - to.head.value.mail_to;
             let added = added as usize * SENT_BYTES_MAX;
             if change.related_head_mut(&to).mail_count() >= MAIL_MAX
@@ -133,7 +134,7 @@ pub(super) fn perform_call(
                 return refused("its inbox is full: try again later");
             }
             send_message(change, &to, &message);
-            Ok(PerformedCall::Answered(done_text(&to.id, "sent"), false))
+            Ok(PerformedCall::Answered(done_text(&to.id, done), false))
         }
         (PreparedCall::Stop(to, intent), None) => {
             let head = change.related_head_mut(&to);

@@ -7,10 +7,11 @@
 //! was passed on, so a kill that overtakes a cancel begins anew.
 
 use crate::error::Error;
-use crate::history::Entry;
-use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
+use crate::history::{CommitReason, Entry};
+use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange, is_to_be_resumed};
 use crate::runner::CommitDecision;
 use crate::runner::ending::{end_thread_now, mark_sweep, request_cancel};
+use crate::runner::mail::take_mail;
 use crate::thread::{DUE_NEW, EndIntent, Head, InboxMessage, ThreadStatus};
 
 /// Propagates an end to a thread: at once, or once its step is done if the thread is held. A thread
@@ -24,7 +25,7 @@ pub fn propagate_intent(
 ) -> Result<CommitDecision, Error> {
     let head = &loaded.head.value;
     if head.status.is_terminal() {
-        return propagate_past_end(loaded, intent, moment);
+        return propagate_past_end(loaded, mail, intent, moment);
     }
     // The thread may have a stronger intent from before.
     let intent = head.intent.unwrap_or(intent).max(intent);
@@ -44,9 +45,16 @@ pub fn propagate_intent(
 /// Propagates through a thread that has ended: its children may not have ended.
 fn propagate_past_end(
     loaded: &LoadedThread,
+    mail: Vec<InboxMessage>,
     intent: EndIntent,
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
+    if is_to_be_resumed(&loaded.head.value) {
+        let change = ThreadChange::with_mail(loaded, mail, moment);
+        return Ok(CommitDecision::Commit(Box::new(drop_resumption(
+            change, intent,
+        )?)));
+    }
     if loaded.chain.value.last_child_number() == 0
         || !is_stronger_intent(&loaded.head.value, intent)
     {
@@ -63,6 +71,19 @@ fn propagate_past_end(
 pub(in crate::runner) fn pass_to_children(change: &mut ThreadChange<'_>, intent: EndIntent) {
     change.closing = is_stronger_intent(&change.head, intent);
     mark_sweep(change, intent);
+}
+
+/// Ends that a thread which has ended is to be resumed: the messages that it was to be resumed with
+/// enter its history, it stays as it has ended, and the end is passed to its children.
+pub(in crate::runner) fn drop_resumption(
+    mut change: ThreadChange<'_>,
+    intent: EndIntent,
+) -> Result<CommitPlan, Error> {
+    take_mail(&mut change);
+    change.closing = true;
+    change.head.due = None;
+    mark_sweep(&mut change, intent);
+    change.into_plan(CommitReason::Cancelled)
 }
 
 /// Returns true if `intent` is stronger than the one that a thread that has ended has passed on, or
@@ -122,7 +143,9 @@ fn due_after_sweep(head: &Head) -> Option<u64> {
         ThreadStatus::Running => head.expiry,
         ThreadStatus::Waiting => head.wait.as_ref().map(|wait| wait.until),
         ThreadStatus::Created => return Some(DUE_NEW),
-        ThreadStatus::Suspended | ThreadStatus::Idle if head.mail_count() > 0 => return Some(0),
+        ThreadStatus::Continued => None,
+        // One that has ended is to be resumed with its mail.
+        _ if head.mail_count() > 0 => return Some(0),
         _ => None,
     };
     at.map(|at| at.millis())

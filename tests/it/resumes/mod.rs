@@ -1,0 +1,11 @@
+//! Threads that are resumed: in place, or in a successor if they have ended.
+
+mod children;
+mod crashes;
+mod driven;
+mod fixture;
+mod money;
+mod random_sequences;
+mod repeated_requests;
+mod statuses;
+mod successors;

@@ -1,0 +1,206 @@
+//! Successors: what they are sent_messages, what they read, and what stays with the link before.
+
+use super::fixture::{core_error, resume, sent_messages};
+use crate::children::fixture::ThreadFamily;
+use crate::runner::fixture::{RunnerFixture, calls, says, user};
+use serde_json::json;
+use std::sync::Arc;
+use threadkeep::storage::CommitOp;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::runner::Signal;
+use threadkeep_core::thread::{BASE_PARTS_MAX, EndIntent};
+use threadkeep_tests::counting_store::CallCountingStore;
+use threadkeep_tests::fixture::MapLibrary;
+
+/// A resume of a resume of a resume adds its message to what a model is sent_messages, and nothing else.
+#[test]
+fn each_resume_adds_its_message_alone() {
+    let mut world = RunnerFixture::new();
+    let mut thread = world.create(Some("work"));
+    world.start(&thread, None).unwrap();
+    world
+        .submit(&thread, calls(&[("read", "{}"), ("write", "{}")]))
+        .unwrap();
+    let outcomes = world.outcomes(&thread);
+    world.submit(&thread, outcomes).unwrap();
+    let mut requests = Vec::new();
+    for round in 0..4 {
+        world
+            .submit(&thread, says(&format!("answer {round} 漢")))
+            .unwrap();
+        let before = sent_messages(&world, &thread);
+        thread = resume(&mut world, &thread, Some(&format!("message {round}"))).unwrap();
+        let now = sent_messages(&world, &thread);
+        assert_eq!(now[..before.len()], before, "byte for byte");
+        let added: Vec<&String> = now[before.len()..].iter().collect();
+        let message = json!({"role": "user", "content": [
+            {"type": "text", "text": format!("message {round}")}
+        ]});
+        assert_eq!(added, [&message.to_string()]);
+        let head = world.service.load(&thread).unwrap().head.value;
+        assert_eq!(head.carried_turns, 2 + round, "replies that are sent again");
+        requests.push(now);
+        world.audit();
+    }
+    let mut texts: Vec<&String> = requests.iter().flatten().collect();
+    texts.retain(|text| text.contains("(stopped") || text.contains("synthetic"));
+    assert!(texts.is_empty(), "{texts:?}");
+}
+
+/// What an abort leaves for people is no part of what a model is sent.
+#[test]
+fn markers_of_an_end_are_never_sent() {
+    let mut world = RunnerFixture::new();
+    let thread = world.create(Some("work"));
+    world.start(&thread, None).unwrap();
+    world.submit(&thread, calls(&[("write", "{}")])).unwrap();
+    world.service.signal(&thread, "k", &Signal::Kill).unwrap();
+    let next = resume(&mut world, &thread, Some("go on")).unwrap();
+    let now = sent_messages(&world, &next);
+    assert!(!now.join("").contains("stopped by user"), "{now:#?}");
+    assert!(
+        now[2].contains("interrupted") && now[2].contains("tool_result"),
+        "{now:#?}"
+    );
+    world.audit();
+}
+
+/// A resume reads the records of the tip and two entries of it, however long the thread is.
+#[test]
+fn a_resume_reads_few_entries_of_a_long_thread() {
+    let counting = CallCountingStore::over(Arc::new(MemoryStore::new()));
+    let shared = Arc::<CallCountingStore>::clone(&counting);
+    let model = concat!(
+        r#"{"name":"default","provider":"p","window":9000000,"output":400,"#,
+        r#""prices":{"input":"0.001","output":"0.002"}}"#
+    );
+    let library = MapLibrary::small().with("model", "default", model);
+    let mut world = RunnerFixture::over(shared, library);
+    let thread = world.create(None);
+    // 10,000 turns, as a host with its own loop records them.
+    let pair: Vec<String> = (0..50)
+        .flat_map(|n| {
+            let message = |role: &str| {
+                json!({"type": "message", "role": role, "content": format!("turn {n}")}).to_string()
+            };
+            [message("user"), message("assistant")]
+        })
+        .collect();
+    for _ in 0..200 {
+        world.service.append(&thread, None, None, &pair).unwrap();
+    }
+    for n in 0..40 {
+        world
+            .start(&thread, Some(&format!("question {n}")))
+            .unwrap();
+        world.submit(&thread, says("answer")).unwrap();
+    }
+    world.service.signal(&thread, "c", &Signal::Cancel).unwrap();
+    counting.take_calls();
+    let next = resume(&mut world, &thread, Some("go on")).unwrap();
+    let calls = counting.take_calls();
+    // Each read of a log is of one entry here: the newest and the first, for their hashes.
+    assert!(calls.reads <= 4, "{calls:?}");
+    assert!(calls.bytes < 64 << 10, "{calls:?}");
+    assert_eq!(calls.commits, 1);
+    assert_eq!(sent_messages(&world, &next).len(), 20_000 + 81);
+    world.audit();
+}
+
+/// A thread that was resumed as often as a base may have parts is refused by name, and stays as it
+/// is.
+#[test]
+fn resumes_are_bounded_by_the_parts_of_a_base() {
+    let mut world = RunnerFixture::new();
+    let mut thread = world.create(Some("work"));
+    world.start(&thread, None).unwrap();
+    for _ in 0..BASE_PARTS_MAX {
+        world.submit(&thread, says("done")).unwrap();
+        thread = resume(&mut world, &thread, Some("on")).unwrap();
+    }
+    world.submit(&thread, says("done")).unwrap();
+    let before = world.service.load(&thread).unwrap();
+    assert_eq!(
+        before.thread.value.base.as_ref().unwrap().parts.len(),
+        BASE_PARTS_MAX
+    );
+    match core_error(resume(&mut world, &thread, Some("on"))) {
+        CoreError::Exceeded(cause) => assert_eq!(cause.code, "base_parts_exceeded"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(world.service.load(&thread).unwrap(), before);
+    world.audit();
+}
+
+/// A kill that the old link has still to pass on reaches the children that it had, and none that
+/// the successor spawns.
+#[test]
+fn a_sweep_that_is_owed_spares_the_children_of_the_successor() {
+    let mut family = ThreadFamily::new();
+    let boss = family.boss.clone();
+    let old_child = family.spawn_running("work");
+    family
+        .world
+        .service
+        .signal(&boss, "k", &Signal::Kill)
+        .unwrap();
+    let next = resume(&mut family.world, &boss, Some("go on")).unwrap();
+    let old = family.load(&boss).head.value;
+    assert_eq!((old.sweep, old.sweep_to), (Some(EndIntent::Kill), Some(1)));
+    let new_child = family.spawn_under(&next, json!({"directive": "work"}));
+    family.world.start(&new_child, None).unwrap();
+    family.world.audit();
+    family.sweep();
+    assert_eq!(family.status(&old_child), "killed");
+    assert_eq!(family.status(&new_child), "running");
+    assert_eq!(family.status(&next), "running");
+    assert_eq!(family.load(&boss).head.value.sweep, None, "it is done");
+    family.world.audit();
+}
+
+/// Mail that came while the old link was under way is taken by the successor.
+#[test]
+fn messages_follow_the_chain() {
+    let mut world = RunnerFixture::new();
+    let thread = world.create(None);
+    world.start(&thread, Some("hello")).unwrap();
+    let message = Signal::Message(threadkeep_core::history::parse_user(&user("and")).unwrap());
+    world.service.signal(&thread, "m", &message).unwrap();
+    world.service.signal(&thread, "k", &Signal::Kill).unwrap();
+    let next = resume(&mut world, &thread, None).unwrap();
+    assert!(
+        sent_messages(&world, &next).join("").contains("and"),
+        "it was acknowledged"
+    );
+    world.submit(&next, says("done")).unwrap();
+    assert_eq!(world.status(&next), "idle");
+    world.audit();
+}
+
+/// A link whose predecessor is lost is resumed all the same: its records name what it rests on.
+#[test]
+fn a_lost_predecessor_is_named_where_it_is_read() {
+    let mut world = RunnerFixture::new();
+    let first = world.create(Some("work"));
+    world.start(&first, None).unwrap();
+    world.submit(&first, says("done")).unwrap();
+    let second = resume(&mut world, &first, Some("again")).unwrap();
+    world.submit(&second, says("done")).unwrap();
+    let lost = CommitOp::Trim {
+        log: "history".to_owned(),
+        partition: first.clone(),
+        below: 3,
+    };
+    world.store.commit(&[lost], false).unwrap();
+    let third = resume(&mut world, &second, Some("more")).unwrap();
+    let read = world.service.messages(&third, 0, None);
+    match core_error(read) {
+        CoreError::Corrupt(message) => assert!(message.contains(&first), "{message}"),
+        other => panic!("{other:?}"),
+    }
+    let other = world.create(Some("work"));
+    world.start(&other, None).unwrap();
+    world.submit(&other, says("done")).unwrap();
+    resume(&mut world, &other, Some("again")).unwrap();
+}
