@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, missing_docs)]
 
+pub mod continuation;
 pub mod error;
 pub mod estimate;
 pub mod hash;

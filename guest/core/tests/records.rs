@@ -239,13 +239,34 @@ const EVENTS: [&str; 21] = [
 ];
 
 /// Events that were added later.
-const EVENTS_LATER: [&str; 3] = [
+const EVENTS_LATER: [&str; 9] = [
     concat!(
         r#"{"type":"usage_corrected","version":7,"charged":5,"spend":4,"usage":{"input":1,"#,
         r#""output":2,"read":3,"write":4,"reasoning":0}}"#
     ),
     r#"{"type":"note","name":"acme.step","body":{"n":0.10,"list":[-0,1e+400,null]}}"#,
     r#"{"type":"note","name":"acme.step","body":null}"#,
+    r#"{"type":"context_injected","role":"user","text":"t"}"#,
+    concat!(
+        r#"{"type":"context_limit_reached","usage_ratio":912750,"tokens_used":3651,"#,
+        r#""tokens_limit":4000}"#
+    ),
+    concat!(
+        r#"{"type":"thread_handoff","new_thread_id":"t","trailing_turns":8,"#,
+        r#""summary_generated":true,"summary_tokens":900}"#
+    ),
+    concat!(
+        r#"{"type":"thread_handoff","new_thread_id":"t","trailing_turns":8,"#,
+        r#""summary_generated":false,"summary_tokens":0,"summary_problem":"m"}"#
+    ),
+    concat!(
+        r#"{"type":"thread_resumed","new_thread_id":"t","directive":"d","#,
+        r#""message_preview":"m","reconstructed_turns":12}"#
+    ),
+    concat!(
+        r#"{"type":"thread_resumed","new_thread_id":"t","directive":null,"#,
+        r#""message_preview":"m","reconstructed_turns":12}"#
+    ),
 ];
 
 #[test]
@@ -288,6 +309,7 @@ fn words_keep_their_spelling() {
         "error",
         "cancelled",
         "resumed",
+        "handoff",
         "changed",
         "settled",
     ] {

@@ -217,7 +217,9 @@ impl HistoryReplay {
                 }
                 self.open_calls.insert((version, index));
             }
-            "message" if text(&event["role"]) == "user" && !self.open_calls.is_empty() => {
+            "message" | "context_injected"
+                if text(&event["role"]) == "user" && !self.open_calls.is_empty() =>
+            {
                 let expected = "no message between calls and their results";
                 let found = format!("a user's in the version {version}");
                 self.entry_findings

@@ -189,13 +189,20 @@ fn not_appendable_error(place: &str, kind: &str) -> Error {
             kind,
             "is not appended: a title is set with set-title",
         ),
-        "suspended" | "resumed" | "cancelled" | "raised" | "charged" | "usage_corrected" => {
-            Error::invalid(
-                place,
-                kind,
-                "is not appended: it is written by what does it",
-            )
-        }
+        "suspended"
+        | "resumed"
+        | "cancelled"
+        | "raised"
+        | "charged"
+        | "usage_corrected"
+        | "context_injected"
+        | "context_limit_reached"
+        | "thread_handoff"
+        | "thread_resumed" => Error::invalid(
+            place,
+            kind,
+            "is not appended: it is written by what does it",
+        ),
         _ => {
             let names = TYPES.map(|(name, _)| name);
             let problem = format!("is not a type of event: {}", names.join(", "));

@@ -32,8 +32,10 @@ pub enum CommitReason {
     Error,
     /// The run was ended by a cancel or a kill.
     Cancelled,
-    /// The run went on, or was taken over.
+    /// The run went on, or was taken over. Of a thread that had ended: it goes on in another one.
     Resumed,
+    /// The run goes on in another thread, with a part of the conversation.
+    Handoff,
     /// A change that is not part of a run: a title, caps.
     Changed,
     /// The cost of attempts, recorded without any other change.
@@ -51,6 +53,7 @@ words!(CommitReason {
     Error = "error",
     Cancelled = "cancelled",
     Resumed = "resumed",
+    Handoff = "handoff",
     Changed = "changed",
     Settled = "settled",
 });

@@ -80,6 +80,14 @@ events! {
     Title(TitleEvent) = "title",
     /// An application's own event, which no model is sent.
     Note(NoteEvent) = "note",
+    /// A message that neither a person nor a model wrote, and that models are sent.
+    ContextInjected(ContextInjected) = "context_injected",
+    /// The window of the model is nearly full: a hand-off is due.
+    ContextLimitReached(ContextLimitReached) = "context_limit_reached",
+    /// The run goes on in another thread, with a part of the conversation.
+    ThreadHandoff(ThreadHandoff) = "thread_handoff",
+    /// The thread had ended, and its conversation goes on in another thread.
+    ThreadResumed(ThreadResumed) = "thread_resumed",
 }
 
 impl ToJson for Event {
@@ -299,11 +307,13 @@ pub struct ResultEvent {
     pub response_id: Option<String>,
     /// The model that answered, as the provider names it.
     pub response_model: Option<String>,
+    /// True for the summary of a thread that is handed off: it is no turn.
+    pub summary: bool,
 }
 
 record!(ResultEvent {
     model, finish, usage, spend, duration, estimated, response_id or nothing,
-    response_model or nothing
+    response_model or nothing, summary or nothing
 });
 
 /// The run stopped.
@@ -423,6 +433,112 @@ pub struct NoteEvent {
 
 record!(NoteEvent { name, body });
 
+/// A message that models are sent and that nobody wrote: the context of a hand-off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextInjected {
+    /// The role in which models are sent it.
+    pub role: MessageRole,
+    /// The text.
+    pub text: String,
+}
+
+record!(ContextInjected { role, text });
+
+/// The next request would take so much of the model's window that the thread is handed off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextLimitReached {
+    /// `tokens_used` in parts per million of `tokens_limit`. People and programs are shown a
+    /// decimal number.
+    pub usage_ratio: u64,
+    /// Tokens of the next request.
+    pub tokens_used: u64,
+    /// Tokens that the model takes.
+    pub tokens_limit: u64,
+}
+
+record!(ContextLimitReached {
+    usage_ratio,
+    tokens_used,
+    tokens_limit
+});
+
+/// The whole, in the parts of [`ContextLimitReached::usage_ratio`].
+const RATIO_ONE: u64 = 1_000_000;
+
+impl ContextLimitReached {
+    /// Creates the event of so many tokens in a window of so many.
+    pub fn new(tokens_used: u64, tokens_limit: u64) -> Self {
+        let parts = u128::from(tokens_used) * u128::from(RATIO_ONE);
+        let parts = parts / u128::from(tokens_limit.max(1));
+        Self {
+            usage_ratio: u64::try_from(parts).unwrap_or(u64::MAX),
+            tokens_used,
+            tokens_limit,
+        }
+    }
+
+    /// Returns the ratio as a decimal number, such as `0.912`.
+    pub fn ratio_text(&self) -> String {
+        let (whole, parts) = (self.usage_ratio / RATIO_ONE, self.usage_ratio % RATIO_ONE);
+        let text = format!("{whole}.{parts:06}");
+        let short = text.trim_end_matches('0');
+        match short.ends_with('.') {
+            true => format!("{short}0"),
+            false => short.to_owned(),
+        }
+    }
+}
+
+/// The entry that closes a link whose run goes on in another thread holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadHandoff {
+    /// Id of the next link.
+    pub new_thread_id: String,
+    /// Turns of the assistant that the next link carries.
+    pub trailing_turns: u64,
+    /// True if a summary of what is left behind opens the next link.
+    pub summary_generated: bool,
+    /// Tokens of the summary; 0 without one.
+    pub summary_tokens: u64,
+    /// Reason why a summary that was wanted is missing.
+    pub summary_problem: Option<String>,
+}
+
+record!(ThreadHandoff {
+    new_thread_id, trailing_turns, summary_generated, summary_tokens, summary_problem or nothing
+});
+
+/// The entry that closes a link which had ended and was resumed holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadResumed {
+    /// Id of the next link.
+    pub new_thread_id: String,
+    /// The directive of both links; `None` for a chat.
+    pub directive: Option<String>,
+    /// The beginning of the message that it was resumed with.
+    pub message_preview: String,
+    /// Turns of the assistant that the next link carries.
+    pub reconstructed_turns: u64,
+}
+
+record!(ThreadResumed {
+    new_thread_id,
+    directive,
+    message_preview,
+    reconstructed_turns
+});
+
+/// Most characters of [`ThreadResumed::message_preview`]; the next link has the whole message.
+const PREVIEW_CHARS_MAX: usize = 200;
+
+impl ThreadResumed {
+    /// Returns the preview of a message.
+    pub fn preview_of(message: &Message) -> String {
+        let text = message.joined_text();
+        text.chars().take(PREVIEW_CHARS_MAX).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -447,6 +563,31 @@ mod tests {
             let event: Event = json::read(text).unwrap();
             assert_eq!(json::to_text(&event), text);
         }
+    }
+
+    #[test]
+    fn ratio_is_a_decimal_number_without_floats() {
+        for (used, limit, parts, text) in [
+            (0, 200_000, 0, "0.0"),
+            (180_000, 200_000, 900_000, "0.9"),
+            (3_651, 4_000, 912_750, "0.91275"),
+            (1, 3, 333_333, "0.333333"),
+            (4_000, 4_000, 1_000_000, "1.0"),
+            (9, 4, 2_250_000, "2.25"),
+            (7, 0, 7_000_000, "7.0"),
+            (u64::MAX, 1, u64::MAX, "18446744073709.551615"),
+        ] {
+            let event = ContextLimitReached::new(used, limit);
+            assert_eq!(event.usage_ratio, parts, "{used} of {limit}");
+            assert_eq!(event.ratio_text(), text);
+        }
+    }
+
+    #[test]
+    fn preview_is_cut_at_a_character() {
+        let message = Message::text(MessageRole::User, "漢".repeat(PREVIEW_CHARS_MAX + 1));
+        let preview = ThreadResumed::preview_of(&message);
+        assert_eq!(preview, "漢".repeat(PREVIEW_CHARS_MAX));
     }
 
     #[test]

@@ -172,20 +172,20 @@ fn provider_blocks(
 ) -> Option<(ProviderRole, Vec<ProviderBlock<'_>>)> {
     Some(match event {
         Event::Message(message) if message.synthetic => return None,
-        Event::Message(message) => {
-            let role = match message.role {
-                MessageRole::User => ProviderRole::User,
-                MessageRole::Assistant => ProviderRole::Assistant,
+        Event::ContextInjected(injected) => {
+            let block = ProviderBlock::Text {
+                text: &injected.text,
             };
-            (
-                role,
-                message
-                    .content
-                    .iter()
-                    .map(|block| ProviderBlock::Text { text: &block.text })
-                    .collect(),
-            )
+            (message_role(injected.role), vec![block])
         }
+        Event::Message(message) => (
+            message_role(message.role),
+            message
+                .content
+                .iter()
+                .map(|block| ProviderBlock::Text { text: &block.text })
+                .collect(),
+        ),
         Event::AssistantText(text) => {
             let block = ProviderBlock::Text { text: &text.text };
             (ProviderRole::Assistant, vec![block])
@@ -230,8 +230,18 @@ fn provider_blocks(
         | Event::Raised(_)
         | Event::Title(_)
         | Event::Note(_)
+        | Event::ContextLimitReached(_)
+        | Event::ThreadHandoff(_)
+        | Event::ThreadResumed(_)
         | Event::Other(_) => return None,
     })
+}
+
+fn message_role(role: MessageRole) -> ProviderRole {
+    match role {
+        MessageRole::User => ProviderRole::User,
+        MessageRole::Assistant => ProviderRole::Assistant,
+    }
 }
 
 /// A message of a caller, without unknown fields, before its role and content are checked.
@@ -329,7 +339,10 @@ fn read_content(content: JsonValue<'_>) -> Result<Vec<TextBlock>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{AssistantText, CommitReason, ToolResult, ToolResultState, ToolUse};
+    use crate::history::{
+        AssistantText, CommitReason, ContextInjected, ContextLimitReached, ToolResult,
+        ToolResultState, ToolUse,
+    };
     use crate::money::NanoUsd;
 
     fn entry(version: u64, events: Vec<Event>) -> Entry {
@@ -394,6 +407,40 @@ mod tests {
                     r#"{"role":"tool","content":[{"type":"tool_result","id":"call_4_2","#,
                     r#""name":"read","text":"no","failed":true}]}"#
                 ),
+            ]
+        );
+    }
+
+    /// The context of a hand-off is sent in its roles, and each user's message of it alone: the
+    /// words of a person are never one message with words that nobody wrote.
+    #[test]
+    fn injected_context_is_sent_in_its_role() {
+        let injected = |role, text: &str| {
+            Event::ContextInjected(ContextInjected {
+                role,
+                text: text.into(),
+            })
+        };
+        let first = entry(
+            8,
+            vec![
+                injected(MessageRole::User, "## Thread Handoff Context"),
+                injected(MessageRole::Assistant, "Understood. Continuing."),
+                injected(MessageRole::User, "Go on."),
+                Event::Message(Message::text(MessageRole::User, "And?")),
+                Event::ContextLimitReached(ContextLimitReached::new(9, 10)),
+            ],
+        );
+        let text = |role: &str, text: &str| {
+            format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"{text}"}}]}}"#)
+        };
+        assert_eq!(
+            provider_messages(&first),
+            [
+                text("user", "## Thread Handoff Context"),
+                text("assistant", "Understood. Continuing."),
+                text("user", "Go on."),
+                text("user", "And?"),
             ]
         );
     }

@@ -14,9 +14,10 @@ pub use appended_event::{
 pub use charges::UnknownCharges;
 pub use entry::{AdmittedAttempt, CommitReason, CostSource, Entry, SettledHold, StepAnswer};
 pub use event::{
-    AssistantText, CancelledEvent, ChargedEvent, ErrorEvent, Event, Message, MessageRole,
-    NoteEvent, PartialEvent, RaisedEvent, ResultEvent, ResumedEvent, SuspendedEvent, TextBlock,
-    ThinkingEvent, TitleEvent, ToolResult, ToolResultState, ToolUse, UsageCorrected,
+    AssistantText, CancelledEvent, ChargedEvent, ContextInjected, ContextLimitReached, ErrorEvent,
+    Event, Message, MessageRole, NoteEvent, PartialEvent, RaisedEvent, ResultEvent, ResumedEvent,
+    SuspendedEvent, TextBlock, ThinkingEvent, ThreadHandoff, ThreadResumed, TitleEvent, ToolResult,
+    ToolResultState, ToolUse, UsageCorrected,
 };
 pub use message::{
     MESSAGE_BYTES_MAX, ProviderRole, call_id, cut_escaped, escaped_bytes, parse_user,

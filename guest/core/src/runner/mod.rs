@@ -16,6 +16,7 @@ mod external_hold;
 mod external_loop;
 mod failure;
 mod finish_reason;
+mod handing_off;
 mod mail;
 mod open_calls;
 mod outcome;
@@ -30,6 +31,8 @@ mod start;
 mod step;
 mod submission;
 mod submit;
+mod successor;
+mod summary_attempt;
 mod transition;
 mod usage_correction;
 
@@ -111,6 +114,8 @@ pub enum CommitDecision {
     Repeat,
     /// The plan is to be committed; the pending step of its head is the answer.
     Commit(Box<CommitPlan>),
+    /// The decision needs [`DecisionInputs::window`], which is loaded for it alone.
+    NeedsWindow,
     /// The plan is to be committed, and the answer is the error all the same: a fenced driver
     /// reported usage.
     CommitThenFail(Box<CommitPlan>, Error),

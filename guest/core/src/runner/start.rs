@@ -7,7 +7,7 @@ use super::checks::{
 };
 use super::children::DecisionInputs;
 use super::mail::{push_inbox_message, take_mail};
-use super::outcome::{RunRecords, apply_transition};
+use super::outcome::{RunRecords, apply_transition, decide};
 use super::transition::RunTransition;
 use crate::error::Error;
 use crate::hash::sha256;
@@ -106,7 +106,12 @@ pub fn start(
     let begins = (request.input.is_some() || has_deferred_mail(head)) && message_begins_run(loaded);
     check_may_start(loaded, begins, moment.ceiling)?;
     let pin = require_pin(loaded, pin)?;
-    let DecisionInputs { mail, waiting, .. } = request.inputs;
+    let DecisionInputs {
+        mail,
+        waiting,
+        window,
+        ..
+    } = request.inputs;
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     let was = change.head.status;
     change.about = request.about;
@@ -144,12 +149,13 @@ pub fn start(
     let records = RunRecords {
         pin: Some(pin),
         round: None,
+        window: window.as_ref(),
     };
-    let reason = apply_transition(&mut change, records, happened, next)?;
+    let applied = apply_transition(&mut change, records, happened, next)?;
     // A start is new work, even if it gets no further than a suspension: the margin of a full store
     // is not for it.
     change.closing = false;
-    Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
+    decide(change, records, applied)
 }
 
 /// Returns true if a message came while calls were open: it waits in the inbox until the next
@@ -177,6 +183,7 @@ fn push_opening(
     let head = &loaded.head.value;
     match (input, head.status) {
         (Some(message), _) => {
+            change.head.hand_offs = 0;
             change.push_event(Event::Message(message));
         }
         (None, ThreadStatus::Created | ThreadStatus::Idle) if head.asked || taken => {}
@@ -229,17 +236,20 @@ fn apply_pin(change: &mut ThreadChange<'_>, pin: &PinnedSettings, fresh: Option<
         }
     }
     if first {
-        let schemas: u64 = pin
-            .tools
-            .iter()
-            .map(|tool| {
-                estimate::estimate_tokens(&tool.schema)
-                    + estimate::estimate_tokens(&tool.description)
-            })
-            .sum();
-        let fixed = estimate::estimate_tokens(&pin.prompt).saturating_add(schemas);
-        change.head.context = change.head.context.saturating_add(fixed);
+        change.head.context = change.head.context.saturating_add(fixed_tokens(pin));
     }
+}
+
+/// Estimates the tokens of each request beside its messages: the prompt and the tools.
+pub(super) fn fixed_tokens(pin: &PinnedSettings) -> u64 {
+    let schemas: u64 = pin
+        .tools
+        .iter()
+        .map(|tool| {
+            estimate::estimate_tokens(&tool.schema) + estimate::estimate_tokens(&tool.description)
+        })
+        .sum();
+    estimate::estimate_tokens(&pin.prompt).saturating_add(schemas)
 }
 
 /// Gives the lease of the thread to a holder, for a new run or the one that stopped. `request` is

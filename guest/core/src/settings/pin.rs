@@ -32,6 +32,9 @@ pub struct PinnedSettings {
     pub limits: ThreadCaps,
     /// The capabilities of the thread: the tools it may call.
     pub capabilities: Vec<String>,
+    /// Settings of hand-offs; `None` in a pin of an earlier program, whose threads are not handed
+    /// off.
+    pub continuation: Option<super::PinnedContinuation>,
 }
 
 record!(PinnedSettings {
@@ -40,7 +43,8 @@ record!(PinnedSettings {
     model,
     tools,
     limits,
-    capabilities
+    capabilities,
+    continuation or nothing
 });
 
 impl PinnedSettings {
@@ -199,6 +203,7 @@ pub fn resolve_settings(
         },
         capabilities,
         model,
+        continuation: None,
     })
 }
 

@@ -44,6 +44,13 @@ pub struct Head {
     pub recency: u64,
     /// The step that was handed to the driver.
     pub step: Option<PendingStep>,
+    /// The hand-off that the thread is in, until its successor is made.
+    pub phase: Option<HandOffPhase>,
+    /// Hand-offs of the chain since a message was last taken.
+    pub hand_offs: u32,
+    /// True from a hand-off because of an overflow until the next reply: an overflow then is no
+    /// reason for another one.
+    pub shortened: bool,
     /// Calls that have no result yet.
     pub round: Option<ToolRound>,
     /// Money set aside for the pending attempt.
@@ -95,7 +102,8 @@ pub struct Head {
 }
 
 record!(Head {
-    format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold,
+    format, status, cause, run, token, holder, expiry, request, due, recency, step,
+    phase or nothing, hand_offs or nothing, shortened or nothing, round, hold,
     holds or nothing, charged or nothing, counters, carried_spend or nothing, bad_rounds, lost,
     context, prefix, asked or nothing, version, hash, intent, sweep or nothing,
     sweep_to or nothing, wait or nothing, mail_from, mail_to, limits, session, updated
@@ -197,6 +205,24 @@ words!(StepKind {
     CallTools = "call-tools",
     Wait = "wait",
     ExternalLoop = "own-loop",
+});
+
+/// The hand-off of a thread while its summary is written. The thread has no open calls then, and
+/// each model call that is admitted is one for the summary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandOffPhase {
+    /// The version that began it.
+    pub since: u64,
+    /// Attempts at a summary that were admitted so far.
+    pub tries: u32,
+    /// True if a provider has refused the request as too long; false if it is near its limit.
+    pub overflow: bool,
+}
+
+record!(HandOffPhase {
+    since,
+    tries,
+    overflow or nothing
 });
 
 /// A tool round that has calls without a result.
@@ -498,6 +524,13 @@ mod tests {
             due: Some(u64::MAX),
             recency: u64::MAX,
             step: Some(largest_step()),
+            phase: Some(HandOffPhase {
+                since: u64::MAX,
+                tries: u32::MAX,
+                overflow: true,
+            }),
+            hand_offs: u32::MAX,
+            shortened: true,
             round: Some(ToolRound {
                 version: u64::MAX,
                 calls: vec![call; crate::runner::CALLS_MAX],

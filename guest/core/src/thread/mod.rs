@@ -28,7 +28,7 @@ pub use creation_key::{CreationRecord, creation_key};
 pub use genesis::{check_own_history, genesis_hash};
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, DUE_NEW, EndIntent, ExternalHold, HEAD_BYTES_MAX,
-    HOLDS_MAX, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound,
+    HOLDS_MAX, HandOffPhase, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound,
     UsageCounters, WAIT_MAX,
 };
 pub use history_path::{HistoryPath, PathRange};

@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::history::{Entry, Event, MessageRole, SuspendedEvent, call_id};
-use crate::json::{self, JsonObject, JsonValue};
+use crate::json::{self, JsonNumber, JsonObject, JsonValue};
 use crate::money::NanoUsd;
 use crate::plan::LoadedThread;
 use crate::time::UnixTime;
@@ -133,6 +133,11 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
                 fields.swap_remove(name);
             }
         }
+        Event::ContextLimitReached(reached) => {
+            if let Some(ratio) = JsonNumber::parse(&reached.ratio_text()) {
+                fields.insert("usage_ratio", JsonValue::Number(ratio));
+            }
+        }
         Event::Charged(charge) => {
             fields.insert("spend", charge.spend.to_string());
             fields.insert("most", charge.most.to_string());
@@ -226,6 +231,35 @@ mod tests {
                     r#""message":"m","value":25,"maximum":25}}"#
                 ),
                 r#""value":25,"maximum":25"#,
+            ),
+        ] {
+            let event: Event = json::read(stored).unwrap();
+            let line = event_line(3, 0, UnixTime::default(), &event).unwrap();
+            assert!(line.contains(shown), "{shown} is not in {line}");
+        }
+    }
+
+    /// The seed's reader takes the ratio as a number, and finds the next link by its id.
+    #[test]
+    fn links_are_told_in_the_seeds_form() {
+        for (stored, shown) in [
+            (
+                concat!(
+                    r#"{"type":"context_limit_reached","usage_ratio":912750,"tokens_used":3651,"#,
+                    r#""tokens_limit":4000}"#
+                ),
+                r#""usage_ratio":0.91275,"tokens_used":3651,"tokens_limit":4000"#,
+            ),
+            (
+                concat!(
+                    r#"{"type":"thread_handoff","new_thread_id":"t-2","trailing_turns":8,"#,
+                    r#""summary_generated":true,"summary_tokens":900}"#
+                ),
+                r#""type":"thread_handoff","new_thread_id":"t-2","trailing_turns":8"#,
+            ),
+            (
+                r#"{"type":"context_injected","role":"user","text":"t"}"#,
+                r#""role":"user","text":"t""#,
             ),
         ] {
             let event: Event = json::read(stored).unwrap();

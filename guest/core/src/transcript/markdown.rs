@@ -11,7 +11,8 @@
 //! nothing adds nothing.
 
 use crate::history::{
-    ChargedEvent, Entry, ErrorEvent, Event, MessageRole, ResultEvent, ToolResult, UsageCorrected,
+    ChargedEvent, Entry, ErrorEvent, Event, MessageRole, ResultEvent, ThreadHandoff, ThreadResumed,
+    ToolResult, UsageCorrected,
 };
 use crate::json;
 use std::fmt::Write;
@@ -99,8 +100,46 @@ fn push_event(out: &mut String, entry: &Entry, event: &Event) {
             &time,
             &fence_beginning(&json::to_text(&note.body), "json"),
         ),
+        Event::ContextInjected(injected) => {
+            let sender = match injected.role {
+                MessageRole::User => "Context (sent as the user)",
+                MessageRole::Assistant => "Context (sent as the assistant)",
+            };
+            push_section(out, sender, &time, &quote_text(&injected.text));
+        }
+        Event::ContextLimitReached(reached) => push_note(
+            out,
+            &format!(
+                "the context is nearly full: {} of {} tokens",
+                reached.tokens_used, reached.tokens_limit
+            ),
+        ),
+        Event::ThreadHandoff(handoff) => push_note(out, &handoff_text(handoff)),
+        Event::ThreadResumed(resumed) => push_note(out, &resumption_text(resumed)),
         Event::Other(_) => push_note(out, &format!("event {}", escape_inline(event.kind()))),
     }
+}
+
+fn handoff_text(handoff: &ThreadHandoff) -> String {
+    let summary = match (handoff.summary_generated, &handoff.summary_problem) {
+        (true, _) => format!("a summary of {} tokens", handoff.summary_tokens),
+        (false, Some(problem)) => format!("no summary: {}", escape_inline(problem)),
+        (false, None) => "no summary".to_owned(),
+    };
+    format!(
+        "handed off to {}, with the last {} turns and {summary}",
+        escape_inline(&handoff.new_thread_id),
+        handoff.trailing_turns
+    )
+}
+
+fn resumption_text(resumed: &ThreadResumed) -> String {
+    format!(
+        "resumed in {}, with {} turns: {}",
+        escape_inline(&resumed.new_thread_id),
+        resumed.reconstructed_turns,
+        escape_inline(&resumed.message_preview)
+    )
 }
 
 fn result_text(result: &ResultEvent) -> String {
@@ -273,6 +312,46 @@ mod tests {
         }
         assert_eq!(escape_inline("a\n*b* <!-- [c"), "a \\*b\\* \\<!-- \\[c");
         assert_eq!(escape_inline("a\u{9b}\u{202e}b"), "a\\u{9b}\\u{202e}b");
+    }
+
+    #[test]
+    fn links_name_the_thread_that_goes_on() {
+        let handoff = |generated, problem: Option<&str>| {
+            Event::ThreadHandoff(ThreadHandoff {
+                new_thread_id: "t-2".to_owned(),
+                trailing_turns: 8,
+                summary_generated: generated,
+                summary_tokens: 900,
+                summary_problem: problem.map(str::to_owned),
+            })
+        };
+        let resumed = Event::ThreadResumed(ThreadResumed {
+            new_thread_id: "t-2".to_owned(),
+            directive: None,
+            message_preview: "*again*\n<!-- x".to_owned(),
+            reconstructed_turns: 3,
+        });
+        for (event, note) in [
+            (
+                handoff(true, None),
+                "handed off to t-2, with the last 8 turns and a summary of 900 tokens",
+            ),
+            (
+                handoff(false, Some("no *money*")),
+                "handed off to t-2, with the last 8 turns and no summary: no \\*money\\*",
+            ),
+            (
+                handoff(false, None),
+                "handed off to t-2, with the last 8 turns and no summary",
+            ),
+            (
+                resumed,
+                "resumed in t-2, with 3 turns: \\*again\\* \\<!-- x",
+            ),
+        ] {
+            let text = markdown(&entry(vec![event]));
+            assert!(text.starts_with(&format!("*{note}*\n\n")), "{text}");
+        }
     }
 
     #[test]

@@ -1,0 +1,224 @@
+//! The phase in which a thread is handed off to the next link of its chain.
+//!
+//! It is looked for where the first attempt of a request is about to be admitted, and nowhere else:
+//! no call is open then, and a run that finishes is never handed off. Where a summary is to be
+//! written, the commit that begins the phase admits the attempt at it, and any driver can go on
+//! with the phase; where none is, the thread is handed off in the commit that would have asked the
+//! model. What is carried over is decided from the live window, which is loaded for such a decision
+//! alone.
+
+use super::outcome::ModelCall;
+use super::start::fixed_tokens;
+use super::successor::{CONTEXT_TOKENS, PreparedHandOff};
+use super::summary_attempt::{admit_summary, is_out_of_tries};
+use crate::continuation::{LiveWindow, TrailingBounds, TrailingSelection, select_trailing};
+use crate::error::Error;
+use crate::history::{ContextLimitReached, Event};
+use crate::plan::ThreadChange;
+use crate::settings::{PinnedContinuation, PinnedSettings};
+use crate::thread::{HandOffPhase, Head, StatusCause, find_reached_cap};
+
+use super::ending::suspend;
+use super::mail::lost_mail_cause;
+
+/// Most hand-offs of a chain in a row without a message of a person: a model that fills its window
+/// again and again without being asked anything makes no progress.
+pub const HAND_OFFS_MAX: u32 = 12;
+
+/// Parts per million of a whole.
+const MILLION: u128 = 1_000_000;
+
+/// What came of the question if a thread is to be handed off.
+#[derive(Debug)]
+pub(super) enum HandOffStart {
+    /// It is not: the attempt may be admitted.
+    NotDue,
+    /// It cannot be told without the live window of the thread.
+    NeedsWindow,
+    /// A step of the phase is handed out, or the run is suspended.
+    Decided,
+    /// It is, in this commit.
+    HandedOff(PreparedHandOff),
+}
+
+impl HandOffStart {
+    /// Returns what that means for the call that was wished for.
+    pub fn into_model_call(self) -> ModelCall {
+        match self {
+            Self::NotDue | Self::Decided => ModelCall::Decided,
+            Self::NeedsWindow => ModelCall::NeedsWindow,
+            Self::HandedOff(prepared) => ModelCall::HandedOff(prepared),
+        }
+    }
+}
+
+/// Begins the hand-off of a thread whose next request takes too much of the window, or goes on with
+/// the one that has begun.
+pub(super) fn advance_hand_off(
+    change: &mut ThreadChange<'_>,
+    pin: &PinnedSettings,
+    window: Option<&LiveWindow>,
+) -> Result<HandOffStart, Error> {
+    change.count_messages();
+    let overflow = match &change.head.phase {
+        Some(phase) => phase.overflow,
+        None if is_due(&change.head, pin) => false,
+        None => return Ok(HandOffStart::NotDue),
+    };
+    advance(change, pin, window, overflow)
+}
+
+/// Begins the hand-off of a thread whose request a provider has refused as too long; not if it was
+/// handed off for that already and no reply has come since.
+pub(super) fn begin_after_overflow(
+    change: &mut ThreadChange<'_>,
+    pin: &PinnedSettings,
+    window: Option<&LiveWindow>,
+) -> Result<HandOffStart, Error> {
+    change.count_messages();
+    if change.head.shortened {
+        return Ok(HandOffStart::NotDue);
+    }
+    advance(change, pin, window, true)
+}
+
+fn advance(
+    change: &mut ThreadChange<'_>,
+    pin: &PinnedSettings,
+    window: Option<&LiveWindow>,
+    overflow: bool,
+) -> Result<HandOffStart, Error> {
+    let Some(settings) = &pin.continuation else {
+        return Ok(HandOffStart::NotDue);
+    };
+    // What forbids another call forbids the phase, too: the admission of the attempt says it.
+    let capped = find_reached_cap(&change.head, change.ceiling()).is_some();
+    if capped || change.store_full_cause().is_some() || lost_mail_cause(change).is_some() {
+        return Ok(HandOffStart::NotDue);
+    }
+    let Some(window) = window else {
+        return Ok(HandOffStart::NeedsWindow);
+    };
+    let live = window.with_entry(&change.thread.id, change.version(), &change.events);
+    match select_trailing(&live, trailing_bounds(&change.head, pin, settings, 0, overflow)) {
+        TrailingSelection::Whole => {
+            change.head.phase = None;
+            return Ok(HandOffStart::NotDue);
+        }
+        TrailingSelection::TooLarge { .. } if overflow => return Ok(HandOffStart::NotDue),
+        TrailingSelection::TooLarge { tokens } => {
+            suspend(change, impossible_cause(tokens, pin, settings));
+            return Ok(HandOffStart::Decided);
+        }
+        TrailingSelection::Part(_) => {}
+    }
+    if change.head.hand_offs >= HAND_OFFS_MAX {
+        suspend(change, loop_cause(change.head.hand_offs));
+        return Ok(HandOffStart::Decided);
+    }
+    enter_phase(change, pin, overflow);
+    let Some(summary) = &settings.summary else {
+        return Ok(HandOffStart::HandedOff(PreparedHandOff::default()));
+    };
+    if let Some(problem) = is_out_of_tries(change, summary) {
+        return Ok(HandOffStart::HandedOff(PreparedHandOff::without(problem)));
+    }
+    Ok(match admit_summary(change, summary, &live) {
+        None => HandOffStart::Decided,
+        Some(problem) => HandOffStart::HandedOff(PreparedHandOff::without(problem)),
+    })
+}
+
+/// Begins the phase, unless the thread is in it.
+fn enter_phase(change: &mut ThreadChange<'_>, pin: &PinnedSettings, overflow: bool) {
+    if change.head.phase.is_some() {
+        return;
+    }
+    let used = change.head.context;
+    let reached = ContextLimitReached::new(used, pin.model.window);
+    change.push_event(Event::ContextLimitReached(reached));
+    change.head.phase = Some(HandOffPhase {
+        since: change.version(),
+        tries: 0,
+        overflow,
+    });
+}
+
+/// Returns true if the next request of a thread takes so much of the window that it is handed off.
+fn is_due(head: &Head, pin: &PinnedSettings) -> bool {
+    let settings = pin.continuation.as_ref();
+    settings.is_some_and(|settings| head.context >= trigger_tokens(pin, settings))
+}
+
+/// Returns the tokens from which on a thread is handed off.
+fn trigger_tokens(pin: &PinnedSettings, settings: &PinnedContinuation) -> u64 {
+    let parts = u128::from(pin.model.window) * u128::from(settings.trigger);
+    u64::try_from(parts / MILLION).unwrap_or(u64::MAX).max(1)
+}
+
+/// Returns the most tokens of the first request after a hand-off: half of those from which on a
+/// thread is handed off. Where the provider has found fewer tokens too many, half of those.
+fn target_tokens(
+    head: &Head,
+    pin: &PinnedSettings,
+    settings: &PinnedContinuation,
+    overflow: bool,
+) -> u64 {
+    let half = trigger_tokens(pin, settings) / 2;
+    match overflow {
+        true => half.min(head.context / 2),
+        false => half,
+    }
+}
+
+/// Returns the bounds of what a hand-off carries beside a summary of so many tokens.
+pub(super) fn trailing_bounds(
+    head: &Head,
+    pin: &PinnedSettings,
+    settings: &PinnedContinuation,
+    summary: u64,
+    overflow: bool,
+) -> TrailingBounds {
+    TrailingBounds {
+        fixed: fixed_tokens(pin).saturating_add(CONTEXT_TOKENS),
+        summary,
+        target: target_tokens(head, pin, settings, overflow),
+        ceiling: settings.ceiling,
+    }
+}
+
+/// Returns the most tokens of a summary that a hand-off carries.
+pub(super) fn summary_tokens_max(
+    head: &Head,
+    pin: &PinnedSettings,
+    settings: &PinnedContinuation,
+    overflow: bool,
+) -> u64 {
+    target_tokens(head, pin, settings, overflow) / 4
+}
+
+/// Returns the cause for suspending a thread of which not even the least fits the next link.
+pub(super) fn impossible_cause(
+    tokens: u64,
+    pin: &PinnedSettings,
+    settings: &PinnedContinuation,
+) -> StatusCause {
+    let target = trigger_tokens(pin, settings) / 2;
+    let message = format!(
+        "its context nears the window of {}, and what a hand-off must carry (prompt, tools, the \
+         last message and what follows it) has about {tokens} tokens where {target} may be: begin \
+         another thread with what matters, or one with a model of a larger window",
+        pin.model.name
+    );
+    StatusCause::with_bound("limit", "handoff_impossible", message, tokens, target)
+}
+
+/// Returns the cause for suspending a chain that is handed off again and again.
+fn loop_cause(hand_offs: u32) -> StatusCause {
+    let message = format!(
+        "it was handed off {hand_offs} times in a row without a message of a person: look at what \
+         it does, then send it one"
+    );
+    let (count, most) = (u64::from(hand_offs), u64::from(HAND_OFFS_MAX));
+    StatusCause::with_bound("limit", "handoff_loop", message, count, most)
+}
