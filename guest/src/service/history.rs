@@ -203,6 +203,18 @@ impl<P: HostPorts> ThreadService<P> {
         }
     }
 
+    /// Reads the hashes that a base needs which is made from a path of the thread: of the entries that
+    /// ranges end with and that nothing else fixes. The head has that of the newest.
+    pub(super) fn range_hashes(
+        &self,
+        loaded: &LoadedThread,
+        path: &HistoryPath<'_>,
+    ) -> Result<Vec<(u64, String)>, Error> {
+        let open = path.ranges.iter().filter(|range| range.hash.is_none());
+        open.map(|range| Ok((range.to, self.hash_at(loaded, range.to)?)))
+            .collect()
+    }
+
     /// Loads a thread with a version on its path (the newest if it is `None`) and the hash of that
     /// version's entry.
     pub fn snapshot(

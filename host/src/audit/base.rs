@@ -5,6 +5,7 @@ use super::thread::ThreadRecords;
 use super::{StoreAudit, StoreInvariant, UnconfirmedFindings, printable_text};
 use crate::storage::{RecordKey, StorageError};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 impl StoreAudit<'_> {
     /// Checks the parts of a thread's base, if it has one: they are in order and reach to its
@@ -19,12 +20,17 @@ impl StoreAudit<'_> {
             return Ok(());
         }
         let length = number(&base["length"]);
-        let (mut carried, mut own) = (0, length);
+        // Those of one thread ascend, and no version is carried twice.
+        let mut last_by_thread = BTreeMap::from([(seen.key.clone(), length)]);
+        let mut carried = Vec::new();
         for part in list(&base["parts"]) {
             let key = key_of(&part["thread"]);
             let is_own = key == seen.key;
-            let last = if is_own { &mut own } else { &mut carried };
+            let last = last_by_thread.entry(key.clone()).or_default();
             let (from, to) = (number(&part["from"]), number(&part["to"]));
+            if !is_own {
+                carried.push((from, to));
+            }
             if from <= *last || to < from {
                 let found = format!("{from} to {to} of {} after {last}", printable_text(&key));
                 let expected = "a base whose parts are in order";
@@ -45,9 +51,19 @@ impl StoreAudit<'_> {
                 suspicion.add(StoreInvariant::Histories, expected, what);
             }
         }
+        carried.sort_unstable();
+        for pair in carried.windows(2).filter(|pair| pair[1].0 <= pair[0].1) {
+            let found = format!("the version {} twice", pair[1].0);
+            suspicion.add(
+                StoreInvariant::Histories,
+                "a base that names a version once",
+                found,
+            );
+        }
+        let reached = carried.last().map_or(0, |(_, to)| *to);
         let expected = format!("a base that reaches to the version {length}");
-        let found = format!("one that reaches to {carried}");
-        let wrong = carried != length || length == 0;
+        let found = format!("one that reaches to {reached}");
+        let wrong = reached != length || length == 0;
         suspicion.add_if(StoreInvariant::Histories, wrong, &expected, &found);
         Ok(())
     }

@@ -144,7 +144,6 @@ fn a_transcript_of_a_link_goes_back_along_its_path() {
     let link = PlantedLink {
         tip: &child,
         id: "link",
-        directive: Some("work"),
         from: 1,
     };
     plant_link(&family.world, link);

@@ -65,7 +65,6 @@ async fn a_link_runs_and_has_documents_of_its_whole_path() {
     let link = PlantedLink {
         tip: &tip,
         id: "link",
-        directive: None,
         from: 1,
     };
     plant_link(&native, link);

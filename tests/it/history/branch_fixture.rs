@@ -10,9 +10,7 @@ use threadkeep_core::history::CommitReason;
 use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
-use threadkeep_core::thread::{
-    self, BasePart, ChainLink, ChainPlace, HistoryBase, ResolvedDraft, ThreadDraft, ThreadStatus,
-};
+use threadkeep_core::thread::{self, BasePart, ChainLink, HistoryBase, ThreadStatus};
 use threadkeep_tests::fixture::MapLibrary;
 
 /// Ids of the two links of a planted chain.
@@ -24,16 +22,14 @@ pub const LINK: &str = "Link";
 pub struct PlantedLink<'a> {
     pub tip: &'a str,
     pub id: &'a str,
-    pub directive: Option<&'a str>,
     pub from: u64,
 }
 
 /// Returns the link [`LINK`] after [`ROOT`].
-pub fn link_of_root(directive: Option<&str>, from: u64) -> PlantedLink<'_> {
+pub fn link_of_root(from: u64) -> PlantedLink<'static> {
     PlantedLink {
         tip: ROOT,
         id: LINK,
-        directive,
         from,
     }
 }
@@ -48,7 +44,7 @@ pub fn chain_of_two(
     let mut world = RunnerFixture::over(store, MapLibrary::small());
     create(&world, ROOT, directive);
     run_to_end(&mut world, ROOT);
-    plant_link(&world, link_of_root(directive, from));
+    plant_link(&world, link_of_root(from));
     world
 }
 
@@ -73,25 +69,14 @@ pub fn link_plan(world: &RunnerFixture, link: PlantedLink<'_>) -> CommitPlan {
             hash: head.hash.clone(),
         }],
     };
-    let place = ChainPlace::Link(ChainLink {
+    let place = ChainLink {
         tip: &tip,
         base: Some(base),
         ceiling: ThreadCaps::NONE,
-    });
-    let draft = ThreadDraft {
-        id: Some(link.id.to_owned()),
-        directive: link.directive.map(str::to_owned),
-        ..ThreadDraft::default()
-    };
-    let resolved = ResolvedDraft {
-        model: "default".to_owned(),
-        limits: ThreadCaps::NONE,
-        capabilities: Vec::new(),
-        inputs: "{}".to_owned(),
-        reserve: None,
+        takes_draw: false,
     };
     let now = world.service.ports().now();
-    let created = thread::create(&draft, resolved, place, now, "000000").unwrap();
+    let created = thread::create_link(place, link.id.to_owned(), now).unwrap();
     ended.join(created).unwrap()
 }
 

@@ -210,7 +210,7 @@ fn unknown_outcome_of_a_joined_plan_is_found_out() {
         let mut world = RunnerFixture::over(Arc::clone(&inner), MapLibrary::small());
         create(&world, ROOT, None);
         run_to_end(&mut world, ROOT);
-        let plan = link_plan(&world, link_of_root(None, 1));
+        let plan = link_plan(&world, link_of_root(1));
         let faulty = Arc::new(FaultyStore::new(Arc::clone(&inner), death));
         let store: Arc<dyn StorageBackend> = Arc::<FaultyStore>::clone(&faulty);
         let over = RunnerFixture::over(store, MapLibrary::small());
@@ -343,7 +343,7 @@ fn a_parent_has_one_entry_for_a_continued_child() {
     world.spawn(&boss, ROOT, None);
     world.start(ROOT, Some("go")).unwrap();
     world.submit(ROOT, says("done")).unwrap();
-    plant_link(&world, link_of_root(None, 1));
+    plant_link(&world, link_of_root(1));
     let record = world.service.load(LINK).unwrap().thread.value;
     assert_eq!(record.parent.as_deref(), Some(&*boss));
     let (page, _) = world

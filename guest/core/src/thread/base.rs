@@ -6,8 +6,15 @@
 //! does the id of a call. Only the log of a history counts from 1: see
 //! [`super::ThreadRecord::position`].
 
+use super::HistoryPath;
+use crate::error::Error;
 use crate::id;
 use crate::json::record::record;
+use std::collections::BTreeMap;
+
+/// Most parts of a new base, so that the record of a thread that was resumed again and again stays
+/// small: it is read with every call.
+pub const BASE_PARTS_MAX: usize = 64;
 
 /// Part of a thread's record, fixed at its birth.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +27,9 @@ pub struct HistoryBase {
 
 record!(HistoryBase { length, parts });
 
-/// A range of the own entries of one thread.
+/// A range of the own entries of one thread. Of the ranges that a base carries, those of one thread
+/// ascend; those of several need not, because a thread may be read along its own first entry before
+/// what it carries. No version is named twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BasePart {
     /// Id of the thread whose entries they are. It may be the thread of the base itself: its first
@@ -43,23 +52,65 @@ record!(BasePart {
 });
 
 impl HistoryBase {
+    /// Returns the base of a new thread that is read along these parts first; `None` without any.
+    pub fn from_parts(parts: Vec<BasePart>) -> Option<Self> {
+        let length = parts.iter().map(|part| part.to).max()?;
+        Some(Self { length, parts })
+    }
+
+    /// Returns the base of a new thread that goes on where a path ends; `None` for a path without
+    /// entries. `hash_of` returns the hash of the entry of a version, for the ranges whose last
+    /// entry the path does not fix.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a hash that is needed is not known.
+    pub fn of_path(
+        path: &HistoryPath<'_>,
+        hash_of: &dyn Fn(u64) -> Option<String>,
+    ) -> Result<Option<Self>, Error> {
+        let parts = path.ranges.iter().map(|range| {
+            let fixed = range.hash.map(str::to_owned);
+            let hash = fixed.or_else(|| hash_of(range.to)).ok_or_else(|| {
+                let (of, version) = (range.thread, range.to);
+                Error::Corrupt(format!(
+                    "the hash of version {version} of {of} is not known"
+                ))
+            })?;
+            Ok(BasePart {
+                thread: range.thread.to_owned(),
+                from: range.from,
+                to: range.to,
+                hash,
+            })
+        });
+        parts.collect::<Result<_, _>>().map(Self::from_parts)
+    }
+
     /// Returns the contradiction in a base of the thread `own`, if there is one.
     pub(super) fn find_contradiction(&self, own: &str) -> Option<&'static str> {
-        let (mut carried, mut before) = (0, self.length);
+        let own = id::key(own);
+        let mut last_by_thread = BTreeMap::from([(own.clone(), self.length)]);
+        let mut carried = Vec::new();
         for part in &self.parts {
             if id::check_id("base", &part.thread).is_err() {
                 return Some("names a thread that is no id");
             }
-            let last = match id::key(&part.thread) == id::key(own) {
-                true => &mut before,
-                false => &mut carried,
-            };
+            let thread = id::key(&part.thread);
+            if thread != own {
+                carried.push((part.from, part.to));
+            }
+            let last = last_by_thread.entry(thread).or_default();
             if part.from <= *last || part.to < part.from {
                 return Some("has parts that are not in order");
             }
             *last = part.to;
         }
-        (carried != self.length || self.length == 0).then_some("does not reach to its length")
+        carried.sort_unstable();
+        if carried.windows(2).any(|pair| pair[1].0 <= pair[0].1) {
+            return Some("has a version twice");
+        }
+        let reached = carried.last().map_or(0, |(_, to)| *to);
+        (reached != self.length || self.length == 0).then_some("does not reach to its length")
     }
 }
 
@@ -94,6 +145,10 @@ mod tests {
             (base(7, &[("a", 0, 7)]), false),
             (base(7, &[("a", 7, 6), ("a", 7, 7)]), false),
             (base(7, &[("a", 1, 4), ("b", 4, 7)]), false),
+            // A link that was handed off is read along its first entry before what it carries.
+            (base(9, &[("b", 8, 8), ("a", 5, 7), ("b", 9, 9)]), true),
+            (base(9, &[("b", 9, 9), ("a", 5, 7), ("b", 8, 8)]), false),
+            (base(9, &[("b", 7, 9), ("a", 5, 7)]), false),
             (base(7, &[("own", 7, 8), ("a", 5, 7)]), false),
             (base(7, &[("../a", 1, 7)]), false),
         ] {

@@ -1,13 +1,13 @@
 //! Creation of a thread: insert or fail, in one commit.
 
 use super::{
-    ChainRecord, CreationRecord, CreatorOverrides, FORMAT, Head, HistoryBase, RecordFormat,
-    StatusCause, ThreadRecord, ThreadStatus, UsageCounters, creation_key, genesis_hash,
+    ChainRecord, CreationRecord, CreatorOverrides, FORMAT, Head, RecordFormat, ThreadRecord,
+    ThreadStatus, UsageCounters, creation_key, genesis_hash,
 };
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::json;
-use crate::ledger::{Account, LedgerRefusal, UnknownBill};
+use crate::ledger::{Account, UnknownBill};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::plan::{
@@ -79,37 +79,22 @@ pub struct SpawnParent<'a> {
     pub funds: ChainFunds,
 }
 
-/// The next link of a chain that exists: a thread that continues the tip.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChainLink<'a> {
-    /// The tip of the chain, as the plan leaves it that this one is joined to.
-    pub tip: &'a LoadedThread,
-    /// The entries that the link rests on, if it rests on any.
-    pub base: Option<HistoryBase>,
-    /// The operator's upper bounds of caps.
-    pub ceiling: ThreadCaps,
-}
-
-/// The chain that a new thread belongs to.
+/// The chain of which a new thread is the first link. For later links see
+/// [`super::create_link`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChainPlace<'a> {
     /// A new chain under no other, with the thread as its first link.
     Root,
     /// A new chain under that of the thread that spawns it.
     Child(SpawnParent<'a>),
-    /// The next link of an existing chain.
-    Link(ChainLink<'a>),
 }
 
 /// Returns the plan that creates a thread. The writes of a child belong into the parent's commit
-/// that reserves its money ([`crate::plan::ThreadChange::add_created`]). The plan of a link is
-/// joined to that of the tip, which sets `next` and the status of the tip.
+/// that reserves its money ([`crate::plan::ThreadChange::add_created`]).
 /// `random` is at least six hex digits, used where the id is generated.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a draft that is not valid; for a link [`Error::Continued`] if the thread
-/// is not the tip of its chain, [`Error::Exceeded`] if the account of the chain cannot be opened
-/// again, [`Error::Corrupt`] for a base that contradicts itself.
+/// [`Error::Invalid`] for a draft that is not valid.
 pub fn create(
     draft: &ThreadDraft,
     resolved: ResolvedDraft,
@@ -122,26 +107,9 @@ pub fn create(
     let mut plan = match place {
         ChainPlace::Root => create_chain(thread, None),
         ChainPlace::Child(parent) => create_chain(thread, Some(parent)),
-        ChainPlace::Link(link) => create_link(thread, link),
     }?;
     plan.writes.extend(request_write(draft, &plan.thread.id)?);
     Ok(plan)
-}
-
-/// The account of a chain cannot be opened again for a new link.
-fn no_money_error(refusal: LedgerRefusal) -> Error {
-    let (need, room) = match refusal {
-        LedgerRefusal::Short { need, room } => (need.get(), room.get()),
-        _ => (0, 0),
-    };
-    let message = refusal.to_string();
-    Error::Exceeded(StatusCause::with_bound(
-        "budget",
-        "spend_exceeded",
-        message,
-        need,
-        room,
-    ))
 }
 
 /// Returns the record of a new thread that is the first link of a chain without a parent.
@@ -207,47 +175,6 @@ fn create_chain(
     let head = new_head(&thread);
     let loaded = absent_thread(thread, head, chain);
     let mut change = ThreadChange::new(&loaded, creation_context(&loaded, ThreadCaps::NONE));
-    begin_thread(&mut change);
-    change.into_head_plan()
-}
-
-/// Creates the next link of a chain, whose record stays and gets a new tip.
-fn create_link(mut thread: ThreadRecord, link: ChainLink<'_>) -> Result<CommitPlan, Error> {
-    let ChainLink { tip, base, ceiling } = link;
-    let before = &tip.thread.value;
-    if id::key(&tip.chain.value.tip) != id::key(&before.id) {
-        return Err(Error::Continued {
-            thread: before.id.clone(),
-            next: tip.chain.value.tip.clone(),
-        });
-    }
-    thread.chain.clone_from(&before.chain);
-    thread.parent.clone_from(&before.parent);
-    thread.previous = Some(before.id.clone());
-    thread.base = base;
-    if let Some(problem) = thread.find_base_contradiction() {
-        return Err(Error::Corrupt(format!(
-            "the base of {} {problem}",
-            thread.id
-        )));
-    }
-    let mut head = new_head(&thread);
-    // Messages are numbered along the chain.
-    head.mail_from = tip.head.value.mail_from;
-    head.mail_to = tip.head.value.mail_to;
-    head.carried_spend = Some(tip.head.value.spend_under_cap());
-    let loaded = LoadedThread {
-        chain: tip.chain.clone(),
-        above: tip.above.clone(),
-        ..absent_thread(thread, head, tip.chain.value.clone())
-    };
-    let moment = creation_context(&loaded, ceiling);
-    let mut change = ThreadChange::new(&loaded, moment);
-    change.chain.tip.clone_from(&change.thread.id);
-    if !tip.head.value.status.draws_on_account() {
-        let drawn = change.update_accounts(&mut |path| path.start_drawing(ceiling.spend));
-        drawn.map_err(no_money_error)?;
-    }
     begin_thread(&mut change);
     change.into_head_plan()
 }
@@ -354,7 +281,7 @@ pub fn check_title(title: Option<&str>) -> Result<(), Error> {
 }
 
 /// Returns a thread whose records do not exist yet.
-fn absent_thread(thread: ThreadRecord, head: Head, chain: ChainRecord) -> LoadedThread {
+pub(super) fn absent_thread(thread: ThreadRecord, head: Head, chain: ChainRecord) -> LoadedThread {
     LoadedThread {
         thread: StoredRecord::absent(thread),
         head: StoredRecord::absent(head),
@@ -365,7 +292,7 @@ fn absent_thread(thread: ThreadRecord, head: Head, chain: ChainRecord) -> Loaded
 }
 
 /// Returns the inputs of a creation, which appends no entry and admits nothing.
-fn creation_context(loaded: &LoadedThread, ceiling: ThreadCaps) -> DecisionContext<'_> {
+pub(super) fn creation_context(loaded: &LoadedThread, ceiling: ThreadCaps) -> DecisionContext<'_> {
     DecisionContext {
         now: loaded.thread.value.created,
         commit: "",
@@ -376,7 +303,7 @@ fn creation_context(loaded: &LoadedThread, ceiling: ThreadCaps) -> DecisionConte
 }
 
 /// Makes a new thread due, and adds the entries of the indexes that it has from its birth on.
-fn begin_thread(change: &mut ThreadChange<'_>) {
+pub(super) fn begin_thread(change: &mut ThreadChange<'_>) {
     change.head.mark_due();
     let (thread, created) = (&change.thread, change.thread.created.millis());
     let key = id::key(&thread.id);
@@ -405,7 +332,7 @@ fn begin_thread(change: &mut ThreadChange<'_>) {
 }
 
 /// Returns the head of a new thread, before it is due.
-fn new_head(thread: &ThreadRecord) -> Head {
+pub(super) fn new_head(thread: &ThreadRecord) -> Head {
     let now = thread.created;
     Head {
         format: FORMAT,

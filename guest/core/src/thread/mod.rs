@@ -11,18 +11,19 @@ mod genesis;
 mod head;
 mod history_path;
 mod inbox;
+mod link;
 mod record;
 mod record_checks;
 mod record_format;
 mod status;
 
-pub use base::{BasePart, HistoryBase};
+pub use base::{BASE_PARTS_MAX, BasePart, HistoryBase};
 pub use cap_lift::raise_floor;
 pub use caps::find_reached_cap;
 pub(crate) use caps::raise_advice;
 pub use chain::ChainRecord;
 pub use create::{
-    ChainLink, ChainPlace, ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id,
+    ChainPlace, ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id,
 };
 pub use creation_key::{CreationRecord, creation_key};
 pub use genesis::{check_own_history, genesis_hash};
@@ -33,6 +34,7 @@ pub use head::{
 };
 pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};
+pub use link::{ChainLink, Successor, create_link, open_successor};
 pub use record::{CreatorOverrides, InheritedBounds, RESULT_BYTES_MAX, ThreadRecord};
 pub use record_checks::find_contradiction;
 pub use record_format::RecordFormat;

@@ -16,9 +16,7 @@ use threadkeep_core::plan::{
     WriteCondition,
 };
 use threadkeep_core::runner::CommitDecision;
-use threadkeep_core::thread::{
-    self, BasePart, ChainLink, ChainPlace, HistoryBase, ResolvedDraft, ThreadDraft, ThreadStatus,
-};
+use threadkeep_core::thread::{self, BasePart, ChainLink, HistoryBase, ThreadStatus};
 use threadkeep_core::time::UnixTime;
 
 /// Requests before the pairs of a case, and pairs.
@@ -271,21 +269,6 @@ fn continue_tip(tip: &LoadedThread, next: &str) -> CommitPlan {
     change.into_plan(CommitReason::RunFinished).expect("a plan")
 }
 
-fn link_draft(id: &str) -> (ThreadDraft, ResolvedDraft) {
-    let draft = ThreadDraft {
-        id: Some(id.to_owned()),
-        ..ThreadDraft::default()
-    };
-    let resolved = ResolvedDraft {
-        model: "m".to_owned(),
-        limits: ThreadCaps::NONE,
-        capabilities: Vec::new(),
-        inputs: "{}".to_owned(),
-        reserve: None,
-    };
-    (draft, resolved)
-}
-
 /// Returns the plan that creates the next link after a tip, on all of its entries.
 fn link_plan(tip: &LoadedThread, id: &str) -> Result<CommitPlan, threadkeep_core::error::Error> {
     let head = &tip.head.value;
@@ -298,13 +281,13 @@ fn link_plan(tip: &LoadedThread, id: &str) -> Result<CommitPlan, threadkeep_core
             hash: head.hash.clone(),
         }],
     };
-    let place = ChainPlace::Link(ChainLink {
+    let link = ChainLink {
         tip,
         base: Some(base),
         ceiling: ThreadCaps::NONE,
-    });
-    let (draft, resolved) = link_draft(id);
-    thread::create(&draft, resolved, place, moment("").now, "000000")
+        takes_draw: false,
+    };
+    thread::create_link(link, id.to_owned(), moment("").now)
 }
 
 #[test]

@@ -398,6 +398,20 @@ fn charge_gist(body: &Value) -> Option<String> {
     }
 }
 
+/// Returns the gist of an event of a chain: the thread that goes on, or how full the context is.
+fn chain_gist(body: &Value) -> Option<String> {
+    let number = |name: &str| body.get(name).and_then(Value::as_u64);
+    if let (Some(used), Some(limit)) = (number("tokens_used"), number("tokens_limit")) {
+        return Some(format!("{used} of {limit} tokens are used"));
+    }
+    let next = body.get("new_thread_id").and_then(Value::as_str)?;
+    let preview = body.get("message_preview").and_then(Value::as_str);
+    Some(match preview {
+        Some(preview) => format!("goes on in {next}: {preview}"),
+        None => format!("goes on in {next}"),
+    })
+}
+
 /// Returns the gist of an event, on one line.
 fn summarize_body(body: &Value) -> String {
     let text = ["text", "name", "title", "message", "model", "by", "code"]
@@ -405,8 +419,8 @@ fn summarize_body(body: &Value) -> String {
         .find_map(|name| body.get(name).and_then(Value::as_str));
     let content = body.pointer("/content/0/text").and_then(Value::as_str);
     let cause = body.pointer("/cause/message").and_then(Value::as_str);
-    let charge = charge_gist(body);
-    let whole = text.or(content).or(cause).or(charge.as_deref());
+    let told = charge_gist(body).or_else(|| chain_gist(body));
+    let whole = text.or(content).or(cause).or(told.as_deref());
     let whole = whole.unwrap_or_default();
     let mut shown: String = whole.chars().take(EVENT_CHARS_MAX).collect();
     if shown.len() < whole.len() {

@@ -200,6 +200,22 @@ fn gists_are_short() {
         json!({"type": "usage_corrected", "charged": 5_000_000, "spend": 1_000_000, "version": 2});
     let gist = "0.005 USD was charged, 0.001 USD was really spent";
     assert_eq!(summarize_body(&corrected), gist);
+    for (event, gist) in [
+        (
+            json!({"type": "context_limit_reached", "tokens_used": 9, "tokens_limit": 10}),
+            "9 of 10 tokens are used",
+        ),
+        (
+            json!({"type": "thread_handoff", "new_thread_id": "t-2"}),
+            "goes on in t-2",
+        ),
+        (
+            json!({"type": "thread_resumed", "new_thread_id": "t-2", "message_preview": "again"}),
+            "goes on in t-2: again",
+        ),
+    ] {
+        assert_eq!(summarize_body(&event), gist);
+    }
     assert_eq!(summarize_body(&json!({})), "");
     assert_eq!(summarize_body(&json!(null)), "");
 }

@@ -1,0 +1,174 @@
+//! The next link of a chain: a thread that goes on where the tip ends. The plan that creates it is
+//! joined to the plan that closes the tip, so that a chain has one tip at each moment.
+
+use super::create::{absent_thread, begin_thread, creation_context, new_head};
+use super::{Head, HistoryBase, StatusCause, ThreadRecord};
+use crate::error::Error;
+use crate::id;
+use crate::ledger::LedgerRefusal;
+use crate::limits::ThreadCaps;
+use crate::plan::{CommitPlan, LoadedThread, StoredRecord, ThreadChange};
+use crate::time::UnixTime;
+
+/// The place of a new link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainLink<'a> {
+    /// The tip of the chain, as the plan leaves it that this one is joined to.
+    pub tip: &'a LoadedThread,
+    /// The entries that the link rests on, if it rests on any.
+    pub base: Option<HistoryBase>,
+    /// The operator's upper bounds of caps.
+    pub ceiling: ThreadCaps,
+    /// True if the tip drew on the account and leaves that to the link: then no account is closed
+    /// and opened again, and no money moves.
+    pub takes_draw: bool,
+}
+
+/// The next link of a chain, before its first step is decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Successor {
+    /// The plan that closes the tip and creates the link.
+    pub plan: CommitPlan,
+    /// The link as that plan leaves it: the plan of its first step is decided from this, and joined.
+    pub loaded: LoadedThread,
+}
+
+/// Creates the link after a tip in the commit that closes the tip. `closing` is the plan that does
+/// so; it names the link as `next` in the record of the tip. `base` returns what the link rests on,
+/// from the tip as that plan leaves it.
+///
+/// # Errors
+/// Those of [`create_link`], of `base`, and of [`CommitPlan::join`].
+pub fn open_successor(
+    tip: &LoadedThread,
+    closing: CommitPlan,
+    base: &dyn Fn(&LoadedThread) -> Result<Option<HistoryBase>, Error>,
+    (ceiling, takes_draw): (ThreadCaps, bool),
+    now: UnixTime,
+) -> Result<Successor, Error> {
+    let after = closing.apply_to(tip)?;
+    let Some(id) = after.thread.value.next.clone() else {
+        let of = &after.thread.value.id;
+        return Err(Error::Corrupt(format!(
+            "the plan that closes {of} names no link"
+        )));
+    };
+    let link = ChainLink {
+        tip: &after,
+        base: base(&after)?,
+        ceiling,
+        takes_draw,
+    };
+    let created = create_link(link, id, now)?;
+    let loaded = loaded_link(&created, &after);
+    Ok(Successor {
+        plan: closing.join(created)?,
+        loaded,
+    })
+}
+
+/// Returns the plan that creates the next link of a chain, whose record stays and gets a new tip. The
+/// link is created, due, and goes on with the conversation, the caps and the mail of the tip.
+///
+/// # Errors
+/// [`Error::Continued`] if the thread is not the tip of its chain, [`Error::Exceeded`] if the
+/// account of the chain cannot be opened again, [`Error::Corrupt`] for a base that contradicts
+/// itself.
+pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<CommitPlan, Error> {
+    let ChainLink {
+        tip,
+        base,
+        ceiling,
+        takes_draw,
+    } = link;
+    let before = &tip.thread.value;
+    if id::key(&tip.chain.value.tip) != id::key(&before.id) {
+        return Err(Error::Continued {
+            thread: before.id.clone(),
+            next: tip.chain.value.tip.clone(),
+        });
+    }
+    id::check_id("id", &id)?;
+    let thread = ThreadRecord {
+        id,
+        previous: Some(before.id.clone()),
+        next: None,
+        base,
+        outcome: None,
+        result: None,
+        created: now,
+        ..before.clone()
+    };
+    if let Some(problem) = thread.find_base_contradiction() {
+        let id = &thread.id;
+        return Err(Error::Corrupt(format!("the base of {id} {problem}")));
+    }
+    let head = continue_head(&thread, &tip.head.value);
+    let loaded = LoadedThread {
+        chain: tip.chain.clone(),
+        above: tip.above.clone(),
+        ..absent_thread(thread, head, tip.chain.value.clone())
+    };
+    let moment = creation_context(&loaded, ceiling);
+    let mut change = ThreadChange::new(&loaded, moment);
+    change.chain.tip.clone_from(&change.thread.id);
+    if !takes_draw {
+        let drawn = change.update_accounts(&mut |path| path.start_drawing(ceiling.spend));
+        drawn.map_err(no_money_error)?;
+    }
+    begin_thread(&mut change);
+    change.into_head_plan()
+}
+
+/// Returns the head of a link: what a tip passes on. Its own counters begin anew; the cap on spend
+/// bounds the chain, so what the links before it have spent goes along.
+fn continue_head(thread: &ThreadRecord, tip: &Head) -> Head {
+    Head {
+        carried_spend: Some(tip.spend_under_cap()),
+        context: tip.context,
+        prefix: tip.prefix.clone(),
+        asked: tip.asked,
+        // Messages are numbered along the chain.
+        mail_from: tip.mail_from,
+        mail_to: tip.mail_to,
+        limits: tip.limits,
+        run: tip.run,
+        ..new_head(thread)
+    }
+}
+
+/// Returns the link that a plan creates after a tip, at the store versions that were read.
+fn loaded_link(created: &CommitPlan, tip: &LoadedThread) -> LoadedThread {
+    let above = tip.above.iter().zip(&created.above);
+    LoadedThread {
+        thread: StoredRecord::absent(created.thread.clone()),
+        head: StoredRecord::absent(created.head.clone()),
+        chain: StoredRecord {
+            version: tip.chain.version,
+            value: created.chain.clone(),
+        },
+        above: above
+            .map(|(read, value)| StoredRecord {
+                version: read.version,
+                value: value.clone(),
+            })
+            .collect(),
+        parent: tip.parent.clone(),
+    }
+}
+
+/// The account of a chain cannot be opened again for a new link.
+fn no_money_error(refusal: LedgerRefusal) -> Error {
+    let (need, room) = match refusal {
+        LedgerRefusal::Short { need, room } => (need.get(), room.get()),
+        _ => (0, 0),
+    };
+    let message = refusal.to_string();
+    Error::Exceeded(StatusCause::with_bound(
+        "budget",
+        "spend_exceeded",
+        message,
+        need,
+        room,
+    ))
+}
