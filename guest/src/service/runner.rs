@@ -7,6 +7,7 @@ use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use std::rc::Rc;
+use threadkeep_core::continuation::{SummaryRequest, summary_request};
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, Message, parse_user, provider_messages};
 use threadkeep_core::plan::LoadedThread;
@@ -34,6 +35,8 @@ pub struct StepHandle {
     pub since: u64,
     /// Messages of the entries after it.
     pub messages: Vec<String>,
+    /// What to ask instead, whole, for the summary of a thread that is handed off.
+    pub summary: Option<SummaryRequest>,
     /// True if other threads may have something to do.
     pub concerns_others: bool,
 }
@@ -42,6 +45,13 @@ impl StepHandle {
     /// Returns the tokens that the model of the thread takes, once it has a pin.
     pub fn window(&self) -> Option<u64> {
         self.pin.as_deref().map(|pin| pin.model.window)
+    }
+
+    /// Returns the name of the model that writes summaries; empty where none does.
+    pub fn summary_model(&self) -> String {
+        let settings = self.pin.as_deref().and_then(|pin| pin.continuation.as_ref());
+        let summary = settings.and_then(|settings| settings.summary.as_ref());
+        summary.map_or_else(String::new, |summary| summary.model.name.clone())
     }
 }
 
@@ -67,25 +77,78 @@ impl<P: HostPorts> ThreadService<P> {
                 }
                 _ => (None, None),
             };
-            let request = StartRequest {
-                input: input.clone(),
-                holder,
-                key: name,
-                about: about.clone(),
-                inputs: self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?,
-            };
             let moment = with_policy_caps(moment, &policy);
             let first = self.first_entry_of_start(loaded, holder, name)?;
-            Ok(runner::start(
-                loaded,
-                pin.as_deref(),
-                fresh,
-                first.as_ref(),
-                request,
-                moment,
-            )?)
-        })?;
-        self.hand_out_step(done, 0)
+            let inputs = self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?;
+            self.with_window_if_asked(loaded, inputs, &|inputs| {
+                let request = StartRequest {
+                    input: input.clone(),
+                    holder,
+                    key: name,
+                    about: about.clone(),
+                    inputs,
+                };
+                let (pin, fresh) = (pin.as_deref(), fresh.clone());
+                Ok(runner::start(
+                    loaded,
+                    pin,
+                    fresh,
+                    first.as_ref(),
+                    request,
+                    moment,
+                )?)
+            })
+        });
+        let Some(tip) = self.handed_off_by(&done, thread, (holder, name))? else {
+            return self.hand_out_step(done?, 0);
+        };
+        let (old, mail) = (self.load(thread)?, DecisionInputs::default());
+        let request = StartRequest {
+            input,
+            holder,
+            key: name,
+            about,
+            inputs: mail,
+        };
+        runner::check_handed_off_start(self.newest_own_entry(&old)?.as_ref(), &request)?;
+        self.hand_out_step(DecisionOutcome::Unchanged(Box::new(tip)), 0)
+    }
+
+    /// Returns the tip of a thread that a start or claim of this holder and name has handed off, if
+    /// its first step there is pending: `answer` is that of the same call, repeated.
+    fn handed_off_by<T>(
+        &self,
+        answer: &Result<T, Error>,
+        thread: &str,
+        (holder, name): (&str, &str),
+    ) -> Result<Option<LoadedThread>, Error> {
+        if !matches!(answer, Err(Error::Core(CoreError::Continued { .. }))) {
+            return Ok(None);
+        }
+        let tip = self.load(&self.load(thread)?.chain.value.tip)?;
+        let repeated = runner::is_repeated_start(&tip.head.value, holder, name);
+        Ok(Some(tip).filter(|_| repeated))
+    }
+
+
+    /// Decides; loads the live window and decides once more where the decision asks for it.
+    fn with_window_if_asked(
+        &self,
+        loaded: &LoadedThread,
+        inputs: DecisionInputs,
+        decide: &dyn Fn(DecisionInputs) -> Result<CommitDecision, Error>,
+    ) -> Result<CommitDecision, Error> {
+        let again = inputs.clone();
+        match decide(inputs)? {
+            CommitDecision::NeedsWindow => {
+                let window = self.load_window(loaded, loaded.head.value.version)?;
+                decide(DecisionInputs {
+                    window: Some(window),
+                    ..again
+                })
+            }
+            decided => Ok(decided),
+        }
     }
 
     /// Reads the entry that a start made whose first step is pending, if this is the same start.
@@ -115,22 +178,24 @@ impl<P: HostPorts> ThreadService<P> {
             let round = self.round(loaded)?;
             let partial = self.partial(loaded)?;
             let pin = self.pin_if_any(loaded)?;
-            let claimer = (
-                holder,
-                proof,
-                self.load_decision_inputs(loaded, round.as_ref())?,
-            );
+            let inputs = self.load_decision_inputs(loaded, round.as_ref())?;
             let moment = self.with_operator_caps(moment)?;
-            Ok(runner::claim(
-                loaded,
-                pin.as_deref(),
-                round.as_ref(),
-                &partial,
-                claimer,
-                moment,
-            )?)
-        })?;
-        self.hand_out_step(done, 0)
+            self.with_window_if_asked(loaded, inputs, &|inputs| {
+                Ok(runner::claim(
+                    loaded,
+                    pin.as_deref(),
+                    round.as_ref(),
+                    &partial,
+                    (holder, proof, inputs),
+                    moment,
+                )?)
+            })
+        });
+        let name = format!("claim:{holder}");
+        match self.handed_off_by(&done, thread, (holder, &name))? {
+            Some(tip) => self.hand_out_step(DecisionOutcome::Unchanged(Box::new(tip)), 0),
+            None => self.hand_out_step(done?, 0),
+        }
     }
 
     /// Applies the result of a step.
@@ -153,26 +218,48 @@ impl<P: HostPorts> ThreadService<P> {
                 false => None,
             };
             let moment = self.with_operator_caps(moment)?;
-            let mut submission = submission.clone();
+            let mut inputs = submission.inputs.clone();
             if pending {
+                // The calls of a summary are not performed.
+                let pin = pin.as_deref().filter(|_| head.phase.is_none());
                 let outcome = &submission.outcome;
-                let prepared =
-                    self.prepare_calls(loaded, pin.as_deref(), outcome, moment.ceiling)?;
-                submission.inputs = DecisionInputs {
+                let prepared = self.prepare_calls(loaded, pin, outcome, moment.ceiling)?;
+                inputs = DecisionInputs {
                     prepared,
                     ..self.load_decision_inputs(loaded, round.as_ref())?
                 };
             }
-            Ok(runner::submit(
-                loaded,
-                pin.as_deref(),
-                round.as_ref(),
-                answer.as_ref(),
-                submission,
-                moment,
-            )?)
+            self.with_window_if_asked(loaded, inputs, &|inputs| {
+                let submission = StepSubmission {
+                    inputs,
+                    ..submission.clone()
+                };
+                Ok(runner::submit(
+                    loaded,
+                    pin.as_deref(),
+                    round.as_ref(),
+                    answer.as_ref(),
+                    submission,
+                    moment,
+                )?)
+            })
         })?;
-        self.hand_out_step(done, have)
+        match done {
+            DecisionOutcome::Unchanged(loaded) if is_handed_off(&loaded) => {
+                let tip = self.load(&loaded.chain.value.tip)?;
+                let actual = tip.head.value.token;
+                if actual != submission.token {
+                    let expected = submission.token;
+                    return Err(CoreError::Fenced { expected, actual }.into());
+                }
+                self.hand_out_step(DecisionOutcome::Unchanged(Box::new(tip)), 0)
+            }
+            // Nothing that the driver holds is of a successor.
+            DecisionOutcome::Committed(plan) if id::key(&plan.thread.id) != id::key(thread) => {
+                self.hand_out_step(DecisionOutcome::Committed(plan), 0)
+            }
+            done => self.hand_out_step(done, have),
+        }
     }
 
     /// Sends a signal; returns the thread afterwards. The same id with the same content is applied
@@ -265,7 +352,9 @@ impl<P: HostPorts> ThreadService<P> {
             (None, _) => None,
         };
         let step = runner::pending_step(&loaded.head.value, pin.as_deref(), round)?;
+        let summary = self.summary_to_ask(&loaded, &step, pin.as_deref())?;
         let (since, messages) = match step.kind {
+            Some(StepKind::CallLlm) if summary.is_some() => (0, Vec::new()),
             Some(StepKind::CallLlm) => {
                 self.messages_to_carry(&loaded, have, step.version, entry)?
             }
@@ -277,8 +366,26 @@ impl<P: HostPorts> ThreadService<P> {
             pin,
             since,
             messages,
+            summary,
             concerns_others,
         })
+    }
+
+    /// Returns the request for the summary of a thread, where its pending step is to ask for it.
+    fn summary_to_ask(
+        &self,
+        loaded: &LoadedThread,
+        step: &Step,
+        pin: Option<&PinnedSettings>,
+    ) -> Result<Option<SummaryRequest>, Error> {
+        let settings = pin.and_then(|pin| pin.continuation.as_ref()?.summary.as_ref());
+        match (&loaded.head.value.phase, step.kind, settings) {
+            (Some(_), Some(StepKind::CallLlm), Some(settings)) => {
+                let window = self.load_window(loaded, step.version)?;
+                Ok(Some(summary_request(&window, settings)))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Returns the messages after `have` up to the step's version, if they are few; otherwise none,
@@ -322,6 +429,11 @@ impl<P: HostPorts> ThreadService<P> {
         }
         Ok((have, texts))
     }
+}
+
+/// Returns true if the run of a thread has gone on in a successor.
+fn is_handed_off(loaded: &LoadedThread) -> bool {
+    loaded.head.value.status == ThreadStatus::Continued
 }
 
 /// Returns true if the thread's holder is in the list. Ids of holders are compared byte for byte.

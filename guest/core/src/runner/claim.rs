@@ -1,7 +1,7 @@
 //! Takeover from a holder that is gone: its attempt of unknown usage is charged, calls that must
 //! not run twice are interrupted, and the run goes on.
 
-use super::checks::{busy_error, refused_error, require_pin, slowest_tool_millis};
+use super::checks::{busy_error, ended_error, require_pin, slowest_tool_millis};
 use super::children::{DecisionInputs, WaitOutcome, check_wait, missing_wait_error};
 use super::failure::push_partial;
 use super::open_calls::{interrupt_calls, tool_name_of};
@@ -62,7 +62,7 @@ pub fn claim(
     }
     if head.status != ThreadStatus::Running {
         let advice = "only a thread that is held or waits can be claimed: start it";
-        return Err(refused_error(loaded, advice));
+        return Err(ended_error(loaded, advice));
     }
     if !head.is_external_loop() && head.holder.as_deref() == Some(holder) && head.request.is_some()
     {

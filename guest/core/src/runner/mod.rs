@@ -45,11 +45,14 @@ pub use children::{
 pub use claim::{HolderProof, KeptPartial, claim, recover};
 pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
 pub use external_loop::{LoopEnding, LoopFailure, close, open};
+pub use handing_off::HAND_OFFS_MAX;
 pub use reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
 pub use result_blocks::parse_result_content;
 pub use round::{ToolOutcome, ToolState};
 pub use signal::{CapRaise, Signal, signal};
-pub use start::{StartRequest, is_repeated_start, is_start_refused, parse_about, start};
+pub use start::{
+    StartRequest, check_handed_off_start, is_repeated_start, is_start_refused, parse_about, start,
+};
 pub use step::{Step, StepCall, pending_step};
 pub use submission::{LlmFailure, StepOutcome, StepSubmission};
 pub use submit::submit;

@@ -70,6 +70,18 @@ pub fn is_repeated_start(head: &Head, holder: &str, request: &str) -> bool {
         && head.request.as_deref() == Some(request)
 }
 
+/// Refuses a start that is repeated after its commit has handed the thread off, if its input
+/// differs. `closing` is the entry that closed the thread.
+///
+/// # Errors
+/// [`Error::Conflict`] about `input`.
+pub fn check_handed_off_start(
+    closing: Option<&Entry>,
+    request: &StartRequest<'_>,
+) -> Result<(), Error> {
+    check_repeated_input(closing, &request.digest())
+}
+
 /// Refuses a repeated start whose input differs. `first` is the entry that the start before has
 /// made; earlier programs kept no digest in it.
 fn check_repeated_input(first: Option<&Entry>, digest: &str) -> Result<(), Error> {

@@ -21,11 +21,10 @@ use crate::error::Error;
 use crate::history::{
     CommitReason, ContextInjected, Event, MessageRole, ThreadHandoff, cut_escaped,
 };
-use crate::plan::{CommitPlan, DecisionContext, LoadedThread, StoredRecord, ThreadChange};
+use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{
-    self, BasePart, ChainLink, ChainPlace, Head, HistoryBase, InboxMessage, ResolvedDraft,
-    ThreadDraft, ThreadStatus,
+    BasePart, Head, HistoryBase, InboxMessage, Successor, ThreadStatus, open_successor,
 };
 use crate::{estimate, hash, id};
 
@@ -87,15 +86,16 @@ pub(super) fn hand_off(
     let next = id::generate_id(change.thread.directive.as_deref(), moment.now, digits);
     close_link(&mut change, &next, &carried);
     let closing = change.into_plan(CommitReason::Handoff)?;
-    let tip = closing.apply_to(loaded)?;
-    let link = create_link(&tip, &next, &carried, moment)?;
-    let mut created = created_thread(&link, &tip);
-    carry_run(&mut created.head.value, &run, pin);
-    let first = open_link(&created, &tip, &carried, moment)?;
-    let mut opened = first.apply_to(&created)?;
+    let base = |tip: &LoadedThread| base_of(tip, &next, &carried.trailing);
+    let draw = (moment.ceiling, true);
+    let Successor { plan, mut loaded } =
+        open_successor(loaded, closing, &base, draw, moment.now)?;
+    carry_run(&mut loaded.head.value, &run, pin);
+    let first = open_link(&loaded, &carried, moment)?;
+    let mut opened = first.apply_to(&loaded)?;
     count_carried(&mut opened.head.value, &carried.trailing);
     let second = begin_turn(&opened, pin, mail, moment)?;
-    Ok(closing.join(link)?.join(first)?.join(second)?)
+    Ok(plan.join(first)?.join(second)?)
 }
 
 /// Chooses what the successor begins with. A summary for which there is no room beside the least
@@ -176,76 +176,36 @@ fn close_link(change: &mut ThreadChange<'_>, next: &str, carried: &CarriedContex
     change.head.mail_from = change.head.mail_to;
     change.thread.next = Some(next.to_owned());
     change.thread.outcome = Some(ThreadStatus::Continued);
-    change.stop_drawing();
 }
 
-/// Makes the plan of the next link, on the entries that are carried.
-fn create_link(
+/// Returns the base of the successor: its own first entry, then what it carries.
+fn base_of(
     tip: &LoadedThread,
     next: &str,
-    carried: &CarriedContext,
-    moment: DecisionContext<'_>,
-) -> Result<CommitPlan, Error> {
-    let (before, head) = (&tip.thread.value, &tip.head.value);
-    let mut parts = vec![BasePart {
+    trailing: &TrailingMessages,
+) -> Result<Option<HistoryBase>, Error> {
+    let head = &tip.head.value;
+    let first = head.version + 1;
+    let own = BasePart {
         thread: next.to_owned(),
-        from: head.version + 1,
-        to: head.version + 1,
+        from: first,
+        to: first,
         hash: String::new(),
-    }];
-    for (thread, from, to, hash) in &carried.trailing.ranges {
+    };
+    let carried = trailing.ranges.iter().map(|(thread, from, to, hash)| BasePart {
+        thread: thread.clone(),
+        from: *from,
+        to: *to,
         // The closing entry was not written when the window was read.
-        let hash = match *to == head.version {
+        hash: match *to == head.version {
             true => head.hash.clone(),
             false => hash.clone(),
-        };
-        parts.push(BasePart {
-            thread: thread.clone(),
-            from: *from,
-            to: *to,
-            hash,
-        });
-    }
-    let base = HistoryBase {
-        length: head.version,
-        parts,
-    };
-    let draft = ThreadDraft {
-        id: Some(next.to_owned()),
-        directive: before.directive.clone(),
-        agent: before.agent.clone(),
-        task: before.task.clone(),
-        title: before.title.clone(),
-        overrides: before.overrides.clone(),
-        ..ThreadDraft::default()
-    };
-    let resolved = ResolvedDraft {
-        model: before.model.clone(),
-        limits: head.limits,
-        capabilities: before.capabilities.clone(),
-        inputs: before.inputs.clone(),
-        reserve: None,
-    };
-    let place = ChainPlace::Link(ChainLink {
-        tip,
-        base: Some(base),
-        ceiling: moment.ceiling,
+        },
     });
-    thread::create(&draft, resolved, place, moment.now, "")
-}
-
-/// Returns the records of the link that a plan creates.
-fn created_thread(link: &CommitPlan, tip: &LoadedThread) -> LoadedThread {
-    let mut created = LoadedThread {
-        thread: StoredRecord::absent(link.thread.clone()),
-        head: StoredRecord::absent(link.head.clone()),
-        ..tip.clone()
-    };
-    created.chain.value = link.chain.clone();
-    for (above, changed) in created.above.iter_mut().zip(&link.above) {
-        above.value = changed.clone();
-    }
-    created
+    Ok(Some(HistoryBase {
+        length: head.version,
+        parts: std::iter::once(own).chain(carried).collect(),
+    }))
 }
 
 /// Gives the head of the successor what belongs to the run and the chain.
@@ -264,17 +224,16 @@ fn carry_run(head: &mut Head, run: &Head, pin: &PinnedSettings) {
     head.hand_offs = run.hand_offs + 1;
     head.shortened = run.phase.as_ref().is_some_and(|phase| phase.overflow);
     head.context = fixed_tokens(pin);
+    head.prefix = String::new();
 }
 
 /// Makes the first own entry of the successor: what it is sent before all that it carries.
 fn open_link(
     created: &LoadedThread,
-    tip: &LoadedThread,
     carried: &CarriedContext,
     moment: DecisionContext<'_>,
 ) -> Result<CommitPlan, Error> {
     let mut change = ThreadChange::new(created, moment);
-    change.thread.pin.clone_from(&tip.thread.value.pin);
     let text = handoff_context(carried.summary.as_deref(), carried.problem.as_deref());
     change.push_event(injected(MessageRole::User, text));
     let next = carried.trailing.texts.first();
