@@ -3,7 +3,6 @@
 
 mod builtin;
 mod builtin_tools;
-mod continuation;
 mod directive;
 mod limits;
 mod model;
@@ -12,7 +11,6 @@ mod tool;
 
 pub use builtin::{BuiltinCall, SpawnCall, WAIT_SECONDS_DEFAULT, WaitCall, builtin_tools};
 pub use builtin_tools::is_builtin_tool;
-pub use continuation::{PinnedContinuation, PinnedSummary};
 pub use directive::{Directive, InputSpec, render_prompt};
 pub use limits::parse_limits;
 pub use model::Model;

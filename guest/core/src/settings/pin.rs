@@ -32,9 +32,6 @@ pub struct PinnedSettings {
     pub limits: ThreadCaps,
     /// The capabilities of the thread: the tools it may call.
     pub capabilities: Vec<String>,
-    /// Settings of hand-offs; `None` in a pin of an earlier program, whose threads are not handed
-    /// off.
-    pub continuation: Option<super::PinnedContinuation>,
 }
 
 record!(PinnedSettings {
@@ -43,8 +40,7 @@ record!(PinnedSettings {
     model,
     tools,
     limits,
-    capabilities,
-    continuation or nothing
+    capabilities
 });
 
 impl PinnedSettings {
@@ -203,7 +199,6 @@ pub fn resolve_settings(
         },
         capabilities,
         model,
-        continuation: None,
     })
 }
 
