@@ -54,7 +54,7 @@ pub enum SettingsError {
     /// The file is well formed, but this version would ignore it.
     #[error("{place} is not read by this version yet")]
     Unread {
-        /// The file, such as `.ai/config/coordination.yaml`.
+        /// The file, such as `.ai/config/state_persistence.yaml`.
         place: String,
     },
 }
@@ -250,9 +250,9 @@ impl OpenProject {
     /// Refuses settings that this version would ignore.
     ///
     /// # Errors
-    /// The first file of settings that is not empty, or that is malformed.
+    /// The file of settings that is not read, or that is malformed.
     pub fn check_settings(&self) -> Result<(), SettingsError> {
-        match self.library.settings_present()?.into_iter().next() {
+        match self.library.find_unread_settings()? {
             Some(place) => Err(SettingsError::Unread { place }),
             None => Ok(()),
         }

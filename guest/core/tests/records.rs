@@ -25,7 +25,7 @@ macro_rules! rewrite {
 /// Reads a text and writes it again.
 type RewriteFn = fn(&str) -> String;
 
-const RECORDS: [(RewriteFn, &str); 16] = [
+const RECORDS: [(RewriteFn, &str); 17] = [
     (
         rewrite!(ThreadRecord),
         concat!(
@@ -102,6 +102,17 @@ const RECORDS: [(RewriteFn, &str); 16] = [
             r#""schema":"{\"type\":\"object\"}","idempotent":true,"consent":false,"#,
             r#""timeout":120000}],"limits":{"turns":25,"tokens":1000000,"spend":1000000000,"#,
             r#""spawns":50,"depth":10,"duration":1800000},"capabilities":["execute.tool.*"]}"#
+        ),
+    ),
+    (
+        rewrite!(PinnedSettings),
+        concat!(
+            r#"{"format":1,"prompt":"p","model":{"name":"m","provider":"q","window":9,"#,
+            r#""output":4,"prices":null},"tools":[],"limits":{"turns":null,"tokens":null,"#,
+            r#""spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":[],"#,
+            r#""continuation":{"trigger":900000,"ceiling":16000,"wait":600000,"#,
+            r#""summary":{"prompt":"s","model":{"name":"f","provider":"q","window":8,"output":3,"#,
+            r#""prices":null},"tokens":4000,"turns":3,"spend":20000000}}}"#
         ),
     ),
     (

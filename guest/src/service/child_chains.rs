@@ -11,7 +11,7 @@ use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage, StorageError};
 use threadkeep_core::error::{Error as CoreError, cut};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{ChildSnapshot, WaitRequest};
-use threadkeep_core::settings::WaitCall;
+use threadkeep_core::settings::{WAIT_MILLIS_DEFAULT, WaitCall};
 use threadkeep_core::thread::{ChainRecord, WAIT_MAX};
 use threadkeep_core::{id, key};
 
@@ -198,10 +198,23 @@ impl<P: HostPorts> ThreadService<P> {
         }
         Ok(WaitRequest {
             any: waits.any,
-            timeout: waits.timeout,
+            timeout: match waits.timeout {
+                Some(timeout) => timeout,
+                None => self.wait_millis(loaded)?,
+            },
             all: waits.threads.is_empty(),
             children,
         })
+    }
+
+    /// Returns the time that a wait of this thread takes which names no timeout, in milliseconds;
+    /// the default where it has no pin that can be read.
+    fn wait_millis(&self, loaded: &LoadedThread) -> Result<u64, Error> {
+        match self.pin_if_any(loaded) {
+            Ok(Some(pin)) => Ok(pin.wait_millis()),
+            Ok(None) => Ok(WAIT_MILLIS_DEFAULT),
+            Err(error) => error.into_damage().map(|_| WAIT_MILLIS_DEFAULT),
+        }
     }
 
     /// Returns true if an index names a thread as a child of another. It is used where the child's

@@ -110,7 +110,7 @@ impl<P: HostPorts> ThreadService<P> {
                 let waits = WaitCall {
                     threads,
                     any: false,
-                    timeout: 0,
+                    timeout: Some(0),
                 };
                 PreparedCall::Results(self.load_waiting(loaded, &waits, false)?.children, from)
             }

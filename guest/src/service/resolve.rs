@@ -2,17 +2,19 @@
 //! a pin.
 
 use super::{Error, ThreadService};
-use crate::ports::HostPorts;
+use crate::ports::{HostPorts, LibraryError};
 use std::rc::Rc;
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::json::{JsonObject, JsonValue};
 use threadkeep_core::plan::{DecisionContext, LoadedThread};
 use threadkeep_core::settings::{
-    Directive, Model, PinnedSettings, Policy, ToolDef, builtin_tools, check_draft_capabilities,
-    named_spend, resolve_settings,
+    CoordinationSettings, Directive, Model, PinnedContinuation, PinnedSettings, PinnedSummary,
+    Policy, SummaryChoice, ToolDef, builtin_tools, check_draft_capabilities, named_spend,
+    resolve_settings,
 };
-use threadkeep_core::thread::{CreatorOverrides, ResolvedDraft, ThreadDraft};
+use threadkeep_core::thread::{CreatorOverrides, ResolvedDraft, ThreadDraft, ThreadStatus};
 use threadkeep_core::{id, key};
+use threadkeep_units::coordination::SUMMARY_TIER;
 
 /// The model of a thread that names none.
 const DEFAULT_MODEL: &str = "default";
@@ -20,17 +22,33 @@ const DEFAULT_MODEL: &str = "default";
 /// The pin of a thread, and its text and hash if it is a new one.
 pub type PinForStart = (Rc<PinnedSettings>, Option<(String, String)>);
 
+/// The settings that hold for every thread of a tenant: the operator's and its own.
+pub struct TenantSettings {
+    /// The operator's policy, with the preset for threads that set no caps.
+    pub policy: Policy,
+    coordination: CoordinationSettings,
+}
+
+/// The directives that a thread's settings are made from.
+struct ThreadDirectives {
+    /// The thread's own; `None` for a chat.
+    own: Option<Directive>,
+    /// The summary that its hand-off asks for, with the tenant's directive for it if there is one.
+    summary: Option<(SummaryChoice, Option<Directive>)>,
+}
+
 impl<P: HostPorts> ThreadService<P> {
     /// Checks a draft against the library and fills it in.
     pub fn resolve_draft(&self, draft: &ThreadDraft) -> Result<ResolvedDraft, Error> {
-        let directive = self.directive(draft.directive.as_deref())?;
-        let catalog = self.catalog()?;
+        let settings = self.tenant_settings(true)?;
+        let directives = self.directives(draft.directive.as_deref(), &settings)?;
+        let catalog = self.catalog(&settings)?;
         let asked = &draft.overrides.capabilities;
         check_draft_capabilities(draft.directive.as_deref(), asked, &catalog)?;
-        let policy = self.policy_with_preset()?;
         let (inputs, overrides) = (&draft.inputs, &draft.overrides);
-        let pin = self.new_pin(directive.as_ref(), inputs, overrides, catalog, &policy)?;
+        let pin = self.new_pin(&directives, inputs, overrides, catalog, &settings)?;
         pin.to_text()?;
+        let directive = directives.own;
         let inputs = match &directive {
             Some(directive) => directive.resolve_inputs(&draft.inputs)?,
             None if draft.inputs.is_empty() => JsonObject::new(),
@@ -55,23 +73,21 @@ impl<P: HostPorts> ThreadService<P> {
     pub fn pin_for_start(
         &self,
         loaded: &LoadedThread,
-        policy: &Policy,
+        settings: &TenantSettings,
     ) -> Result<PinForStart, Error> {
         let thread = &loaded.thread.value;
-        let suspended =
-            loaded.head.value.status == threadkeep_core::thread::ThreadStatus::Suspended;
-        if thread.pin.is_some() && (thread.directive.is_some() || suspended) {
+        if keeps_pin(loaded) {
             return Ok((self.pin(loaded)?, None));
         }
-        let directive = self.directive(thread.directive.as_deref())?;
-        let inputs = if directive.is_some() {
+        let directives = self.directives(thread.directive.as_deref(), settings)?;
+        let inputs = if directives.own.is_some() {
             thread.inputs.as_str()
         } else {
             ""
         };
-        let catalog = self.catalog()?;
+        let catalog = self.catalog(settings)?;
         let overrides = &thread.overrides;
-        let pin = self.new_pin(directive.as_ref(), inputs, overrides, catalog, policy)?;
+        let pin = self.new_pin(&directives, inputs, overrides, catalog, settings)?;
         let (text, hash) = pin.to_text()?;
         if thread.pin.as_deref() == Some(&hash) {
             return Ok((self.pin(loaded)?, None));
@@ -107,11 +123,20 @@ impl<P: HostPorts> ThreadService<P> {
         }
     }
 
-    /// Reads the operator's policy, with the preset for threads that set no caps.
-    pub(super) fn policy_with_preset(&self) -> Result<Policy, Error> {
-        let settings = self.documents("settings", &["policy", "preset"])?;
-        let [policy, preset] = [0, 1].map(|place| settings.get(place).and_then(Option::as_deref));
-        Ok(Policy::parse(preset, policy)?)
+    /// Reads the settings that hold for every thread of the tenant; `all` of them, or those of the
+    /// operator alone for a thread that keeps its pin: a file of the tenant that is broken since
+    /// does not stop it.
+    pub(super) fn tenant_settings(&self, all: bool) -> Result<TenantSettings, Error> {
+        let names: &[&str] = match all {
+            true => &["policy", "preset", "coordination"],
+            false => &["policy", "preset"],
+        };
+        let settings = self.documents("settings", names)?;
+        let document = |place: usize| settings.get(place).and_then(Option::as_deref);
+        Ok(TenantSettings {
+            policy: Policy::parse(document(1), document(0))?,
+            coordination: CoordinationSettings::parse(document(2))?,
+        })
     }
 
     /// Reads the operator's policy alone.
@@ -133,34 +158,105 @@ impl<P: HostPorts> ThreadService<P> {
 
     fn new_pin(
         &self,
-        directive: Option<&Directive>,
+        directives: &ThreadDirectives,
         inputs: &str,
         overrides: &CreatorOverrides,
         catalog: Vec<ToolDef>,
-        policy: &Policy,
+        settings: &TenantSettings,
     ) -> Result<PinnedSettings, Error> {
-        let model = self.model(&model_name(directive, overrides))?;
+        let own = directives.own.as_ref();
+        let chosen = directives.summary.as_ref();
+        let writer = chosen.map(|(choice, directive)| choice.model_name(directive.as_ref()));
+        let (model, found) = self.models(&model_name(own, overrides), writer)?;
+        let mut summary = None;
+        if let (Some((choice, directive)), Some(name)) = (chosen, writer) {
+            let unpriced = own.is_some_and(|own| own.allow_unpriced);
+            let model = SummaryChoice::choose_model(name, found, &model, unpriced)?;
+            summary = Some(PinnedSummary::new(choice, directive.as_ref(), model)?);
+        }
+        let continuation = PinnedContinuation::new(&settings.coordination, summary);
+        let policy = &settings.policy;
         Ok(resolve_settings(
-            directive, inputs, overrides, model, catalog, policy,
+            own,
+            inputs,
+            overrides,
+            model,
+            catalog,
+            policy,
+            continuation,
         )?)
     }
 
+    /// Reads the model of a thread and that of its summaries, at once. Where the tenant has no
+    /// model of the tier for summaries, or may not use it, there is no second one.
+    fn models(&self, own: &str, summary: Option<&str>) -> Result<(Model, Option<Model>), Error> {
+        let names: Vec<&str> = [own].into_iter().chain(summary).collect();
+        let documents = match self.documents("model", &names) {
+            Err(Error::Library(LibraryError::Invalid { .. })) if summary == Some(SUMMARY_TIER) => {
+                self.documents("model", &[own])?
+            }
+            documents => documents?,
+        };
+        let mut documents = documents.into_iter();
+        let Some(text) = documents.next().flatten() else {
+            return Err(self.not_found("model", own)?);
+        };
+        let model = Model::parse(&text)?;
+        match (summary, documents.next().flatten()) {
+            (Some(_), Some(text)) => Ok((model, Some(Model::parse(&text)?))),
+            (None | Some(SUMMARY_TIER), _) => Ok((model, None)),
+            (Some(name), None) => Err(self.not_found("model", name)?),
+        }
+    }
+
     /// Returns every tool of the host, and the built-in tools.
-    fn catalog(&self) -> Result<Vec<ToolDef>, Error> {
+    fn catalog(&self, settings: &TenantSettings) -> Result<Vec<ToolDef>, Error> {
         let documents = self.ports.library("tool", &[])?;
         let tools = documents.iter().flatten().map(|text| ToolDef::parse(text));
         let mut catalog = tools.collect::<Result<Vec<_>, _>>()?;
-        catalog.extend(builtin_tools());
+        catalog.extend(builtin_tools(settings.coordination.wait));
         Ok(catalog)
     }
 
-    fn directive(&self, name: Option<&str>) -> Result<Option<Directive>, Error> {
-        let Some(name) = name else { return Ok(None) };
-        id::check_id("directive", name)?;
-        match self.document("directive", name)? {
-            Some(text) => Ok(Some(Directive::parse(&text)?)),
-            None => Err(self.not_found("directive", name)?),
+    /// Reads the directive of a thread and that of its summaries: at once, unless the first names
+    /// another for the second.
+    fn directives(
+        &self,
+        name: Option<&str>,
+        settings: &TenantSettings,
+    ) -> Result<ThreadDirectives, Error> {
+        if let Some(name) = name {
+            id::check_id("directive", name)?;
         }
+        let coordination = &settings.coordination;
+        let expected = coordination.summary_directive.as_deref();
+        let names: Vec<&str> = name.into_iter().chain(expected).collect();
+        let mut documents = match names.is_empty() {
+            true => Vec::new(),
+            false => self.documents("directive", &names)?,
+        };
+        let for_summary = expected.and_then(|_| documents.pop().flatten());
+        let own = match (name, documents.pop().flatten()) {
+            (None, _) => None,
+            (Some(_), Some(text)) => Some(Directive::parse(&text)?),
+            (Some(name), None) => return Err(self.not_found("directive", name)?),
+        };
+        let Some(choice) = coordination.choose_summary(own.as_ref()) else {
+            return Ok(ThreadDirectives { own, summary: None });
+        };
+        let document = match expected == Some(choice.directive.as_str()) {
+            true => for_summary,
+            false => self.document("directive", &choice.directive)?,
+        };
+        let directive = match document {
+            Some(text) => Some(Directive::parse(&text)?),
+            None if choice.is_builtin() => None,
+            None => return Err(self.not_found("directive", &choice.directive)?),
+        };
+        Ok(ThreadDirectives {
+            own,
+            summary: Some((choice, directive)),
+        })
     }
 
     pub(super) fn model(&self, name: &str) -> Result<Model, Error> {
@@ -200,6 +296,13 @@ impl<P: HostPorts> ThreadService<P> {
         }
         .into())
     }
+}
+
+/// Returns true if a start of the thread keeps its pin, whatever its files say now.
+pub(super) fn keeps_pin(loaded: &LoadedThread) -> bool {
+    let thread = &loaded.thread.value;
+    let suspended = loaded.head.value.status == ThreadStatus::Suspended;
+    thread.pin.is_some() && (thread.directive.is_some() || suspended)
 }
 
 /// Returns the context with the caps of a policy.

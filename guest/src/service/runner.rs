@@ -2,7 +2,7 @@
 //! the driver.
 
 use super::registry::loaded_from_plan;
-use super::resolve::with_policy_caps;
+use super::resolve::{keeps_pin, with_policy_caps};
 use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
@@ -49,8 +49,8 @@ impl StepHandle {
 
     /// Returns the name of the model that writes summaries; empty where none does.
     pub fn summary_model(&self) -> String {
-        let settings = self.pin.as_deref().and_then(|pin| pin.continuation.as_ref());
-        let summary = settings.and_then(|settings| settings.summary.as_ref());
+        let settings = self.pin.as_deref().map(PinnedSettings::continuation);
+        let summary = settings.as_ref().and_then(|settings| settings.summary.as_ref());
         summary.map_or_else(String::new, |summary| summary.model.name.clone())
     }
 }
@@ -68,16 +68,16 @@ impl<P: HostPorts> ThreadService<P> {
         let input: Option<Message> = input.map(parse_user).transpose()?;
         let about = about.map(runner::parse_about).transpose()?;
         let done = self.decide(thread, &|loaded, moment| {
-            let policy = self.policy_with_preset()?;
+            let settings = self.tenant_settings(!keeps_pin(loaded))?;
             let (pin, fresh) = match loaded.head.value.status {
                 ThreadStatus::Created | ThreadStatus::Idle | ThreadStatus::Suspended => {
                     self.check_own_history(loaded)?;
-                    let (pin, fresh) = self.pin_for_start(loaded, &policy)?;
+                    let (pin, fresh) = self.pin_for_start(loaded, &settings)?;
                     (Some(pin), fresh)
                 }
                 _ => (None, None),
             };
-            let moment = with_policy_caps(moment, &policy);
+            let moment = with_policy_caps(moment, &settings.policy);
             let first = self.first_entry_of_start(loaded, holder, name)?;
             let inputs = self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?;
             self.with_window_if_asked(loaded, inputs, &|inputs| {
@@ -378,7 +378,8 @@ impl<P: HostPorts> ThreadService<P> {
         step: &Step,
         pin: Option<&PinnedSettings>,
     ) -> Result<Option<SummaryRequest>, Error> {
-        let settings = pin.and_then(|pin| pin.continuation.as_ref()?.summary.as_ref());
+        let settings = pin.map(PinnedSettings::continuation);
+        let settings = settings.as_ref().and_then(|pinned| pinned.summary.as_ref());
         match (&loaded.head.value.phase, step.kind, settings) {
             (Some(_), Some(StepKind::CallLlm), Some(settings)) => {
                 let window = self.load_window(loaded, step.version)?;

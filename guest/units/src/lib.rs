@@ -1,11 +1,12 @@
 //! Rules that core, host and command line share, each written once: money, token prices, times as
-//! text, the characters that are escaped, the nearest of known names, and the names of the built-in
-//! tools.
+//! text, the characters that are escaped, the nearest of known names, the names of the built-in
+//! tools, and the keys of the settings of coordination.
 //!
 //! Nothing here knows a thread, a record or a store, and nothing here does I/O.
 
 pub mod believed;
 pub mod builtin_tools;
+pub mod coordination;
 pub mod money;
 pub mod nearest;
 pub mod price;

@@ -86,19 +86,25 @@ impl FilesLibrary {
         &self.policy
     }
 
-    /// Returns the tenant's settings files that are not empty. The guest of this version reads none
-    /// of them, so a caller who runs a thread must warn that they have no effect.
-    pub fn settings_present(&self) -> Result<Vec<String>, LibraryError> {
-        let mut present = Vec::new();
-        for file in [&COORDINATION_FILES[..], &[STATE_FILE]].concat() {
-            match self.read_config(file)? {
-                Some(Value::Object(keys)) if !keys.is_empty() => {
-                    present.push(format!(".ai/config/{file}"));
-                }
-                Some(_) | None => {}
+    /// Returns the settings file of the tenant that the guest of this version does not read, if it
+    /// is there and not empty. A caller who runs a thread must say that it would have no effect.
+    pub fn find_unread_settings(&self) -> Result<Option<String>, LibraryError> {
+        Ok(match self.read_config(STATE_FILE)? {
+            Some(Value::Object(keys)) if !keys.is_empty() => {
+                Some(format!(".ai/config/{STATE_FILE}"))
+            }
+            Some(_) | None => None,
+        })
+    }
+
+    /// Returns the file that holds the settings of coordination, if there is one.
+    pub fn find_coordination_file(&self) -> Result<Option<String>, LibraryError> {
+        for file in COORDINATION_FILES {
+            if self.config(file)?.is_some() {
+                return Ok(Some(format!(".ai/config/{file}")));
             }
         }
-        Ok(present)
+        Ok(None)
     }
 
     /// Reads the answers of a scripted provider; `file` is relative to `.ai`.

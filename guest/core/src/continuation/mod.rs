@@ -190,13 +190,17 @@ pub fn summary_request(
         .flat_map(|entry| entry.texts.iter().map(String::as_str))
         .collect();
     let transcript = texts.join("\n");
-    let message = crate::json::to_text(&crate::history::Message::text(
-        crate::history::MessageRole::User,
-        transcript,
-    ));
+    let message = provider_messages_of(
+        0,
+        &[Event::Message(crate::history::Message::text(
+            crate::history::MessageRole::User,
+            summary.render(&transcript),
+        ))],
+    )
+    .remove(0);
     SummaryRequest {
-        system: summary.prompt.clone(),
-        tokens: estimate_tokens(&summary.prompt) + estimate_tokens(&message),
+        system: String::new(),
+        tokens: estimate_tokens(&message),
         messages: vec![message],
     }
 }

@@ -7,6 +7,8 @@
 //! model. What is carried over is decided from the live window, which is loaded for such a decision
 //! alone.
 
+use super::ending::suspend;
+use super::mail::lost_mail_cause;
 use super::outcome::ModelCall;
 use super::start::fixed_tokens;
 use super::successor::{CONTEXT_TOKENS, PreparedHandOff};
@@ -14,12 +16,10 @@ use super::summary_attempt::{admit_summary, is_out_of_tries};
 use crate::continuation::{LiveWindow, TrailingBounds, TrailingSelection, select_trailing};
 use crate::error::Error;
 use crate::history::{ContextLimitReached, Event};
+use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::settings::{PinnedContinuation, PinnedSettings};
 use crate::thread::{HandOffPhase, Head, StatusCause, find_reached_cap};
-
-use super::ending::suspend;
-use super::mail::lost_mail_cause;
 
 /// Most hand-offs of a chain in a row without a message of a person: a model that fills its window
 /// again and again without being asked anything makes no progress.
@@ -88,9 +88,7 @@ fn advance(
     window: Option<&LiveWindow>,
     overflow: bool,
 ) -> Result<HandOffStart, Error> {
-    let Some(settings) = &pin.continuation else {
-        return Ok(HandOffStart::NotDue);
-    };
+    let settings = &*pin.continuation();
     // What forbids another call forbids the phase, too: the admission of the attempt says it.
     let capped = find_reached_cap(&change.head, change.ceiling()).is_some();
     if capped || change.store_full_cause().is_some() || lost_mail_cause(change).is_some() {
@@ -140,14 +138,14 @@ fn enter_phase(change: &mut ThreadChange<'_>, pin: &PinnedSettings, overflow: bo
     change.head.phase = Some(HandOffPhase {
         since: change.version(),
         tries: 0,
+        spent: NanoUsd::ZERO,
         overflow,
     });
 }
 
 /// Returns true if the next request of a thread takes so much of the window that it is handed off.
 fn is_due(head: &Head, pin: &PinnedSettings) -> bool {
-    let settings = pin.continuation.as_ref();
-    settings.is_some_and(|settings| head.context >= trigger_tokens(pin, settings))
+    head.context >= trigger_tokens(pin, &pin.continuation())
 }
 
 /// Returns the tokens from which on a thread is handed off.

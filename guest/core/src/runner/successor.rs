@@ -24,7 +24,7 @@ use crate::history::{
 use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{
-    BasePart, Head, HistoryBase, InboxMessage, Successor, ThreadStatus, open_successor,
+    BasePart, Head, HistoryBase, InboxMessage, StatusCause, Successor, ThreadStatus, open_successor,
 };
 use crate::{estimate, hash, id};
 
@@ -105,11 +105,8 @@ fn choose_context(
     pin: &PinnedSettings,
     live: &LiveWindow,
     prepared: PreparedHandOff,
-) -> Result<CarriedContext, Box<crate::thread::StatusCause>> {
-    let Some(settings) = &pin.continuation else {
-        let cause = crate::thread::StatusCause::new("error", "handoff_impossible", "no settings");
-        return Err(Box::new(cause));
-    };
+) -> Result<CarriedContext, Box<StatusCause>> {
+    let settings = &*pin.continuation();
     let overflow = head.phase.as_ref().is_some_and(|phase| phase.overflow);
     let PreparedHandOff {
         summary,

@@ -35,10 +35,9 @@ pub(super) fn is_out_of_tries(
 
 /// Returns the most attempts at a summary.
 fn tries_max(summary: &PinnedSummary) -> u32 {
-    let turns = summary
-        .turns
-        .map_or(RETRIES_MAX + 1, |turns| u32::try_from(turns).unwrap_or(u32::MAX));
-    turns.min(RETRIES_MAX + 1)
+    u32::try_from(summary.turns)
+        .unwrap_or(u32::MAX)
+        .min(RETRIES_MAX + 1)
 }
 
 /// Returns the SHA-256 of the request for a summary.
@@ -68,15 +67,13 @@ pub(super) fn admit_summary(
             model.name, model.window
         ));
     }
-    let room = match summary.spend {
-        Some(most) => change.attempt_share().min(most),
-        None => change.attempt_share(),
-    };
+    let spent = change.head.phase.as_ref().map(|phase| phase.spent);
+    let most = summary.spend.saturating_sub(spent.unwrap_or_default());
+    let room = change.attempt_share().min(most);
     let wanted = model.output.min(summary.tokens).min(fits);
     let output = wanted.min(prices.affordable_output(room, input)).max(floor);
     let amount = prices.max_cost(input, output);
-    let too_dear = summary.spend.is_some_and(|most| amount > most);
-    if too_dear || hold_money(change, amount).is_err() {
+    if amount > most || hold_money(change, amount).is_err() {
         return Some(format!(
             "a summary may cost {amount} USD, which its limits or the account do not allow"
         ));
@@ -112,7 +109,8 @@ pub(super) fn apply_summary_reply(
     pin: &PinnedSettings,
     completion: LlmCompletion,
 ) -> RunTransition {
-    let summary = pin.continuation.as_ref().and_then(|settings| settings.summary.as_ref());
+    let settings = pin.continuation();
+    let summary = settings.summary.as_ref();
     let text = joined_text(&completion.blocks);
     let duration = count_time(change);
     let reported = completion.usage.filter(|usage| *usage != Usage::default());
@@ -172,16 +170,19 @@ pub(super) fn apply_summary_failure(
     failure: &LlmFailure,
 ) -> RunTransition {
     count_time(change);
-    settle_attempt(
+    let spend = settle_attempt(
         change,
         failure.usage,
         failure.may_have_cost(),
         &failure.partial,
     );
+    if let Some(phase) = &mut change.head.phase {
+        phase.spent = phase.spent.saturating_add(spend);
+    }
     push_partial(change, &failure.partial);
     let tries = change.head.phase.as_ref().map_or(1, |phase| phase.tries);
-    let summary = pin.continuation.as_ref().and_then(|settings| settings.summary.as_ref());
-    let again = summary.is_some_and(|summary| tries < tries_max(summary));
+    let settings = pin.continuation();
+    let again = settings.summary.as_ref().is_some_and(|summary| tries < tries_max(summary));
     let retry = transient_retry_millis(tries.saturating_sub(1), failure)
         .filter(|_| again && change.store_full_cause().is_none());
     push_failure(change, failure, tries, retry);

@@ -4,7 +4,7 @@
 //! A pin holds them as it holds any tool, so a capability grants each of them and `execute.tool.*`
 //! grants all. A host's tool cannot have one of their names.
 
-use super::builtin_tools::{TOOLS, is_builtin_tool};
+use super::builtin_tools::{TOOLS, WAIT_SECONDS_MARK, is_builtin_tool};
 use super::{
     ToolDef, check_known_fields, flag_field, parse_limits, parse_object, text_field, texts_field,
 };
@@ -14,23 +14,25 @@ use crate::limits::ThreadCaps;
 use crate::thread::RESULT_BYTES_MAX;
 use crate::thread::WAIT_MAX;
 
-/// Wait of a `wait_threads` that names no timeout, in seconds.
-pub const WAIT_SECONDS_DEFAULT: u64 = 600;
 /// Longest time that a `wait_threads` may ask for, in seconds: a day.
 pub const WAIT_SECONDS_MAX: u64 = 86_400;
 /// Most messages that one `read_transcript` shows.
 pub const READ_MESSAGES_MAX: u64 = 50;
 
-/// Returns the tools that the runner itself performs.
-pub fn builtin_tools() -> impl Iterator<Item = ToolDef> {
-    TOOLS.iter().map(|(name, description, schema)| ToolDef {
-        name: (*name).to_owned(),
-        description: (*description).to_owned(),
-        schema: (*schema).to_owned(),
-        idempotent: true,
-        consent: false,
-        timeout: 0,
-    })
+/// Returns the tools that the runner itself performs. `wait` is the time in milliseconds that a
+/// `wait_threads` without a timeout waits: the model is told.
+pub fn builtin_tools(wait: u64) -> impl Iterator<Item = ToolDef> {
+    let seconds = (wait / 1_000).to_string();
+    TOOLS
+        .iter()
+        .map(move |(name, description, schema)| ToolDef {
+            name: (*name).to_owned(),
+            description: (*description).to_owned(),
+            schema: schema.replace(WAIT_SECONDS_MARK, &seconds),
+            idempotent: true,
+            consent: false,
+            timeout: 0,
+        })
 }
 
 /// A call of a tool that the runner itself performs.
@@ -78,8 +80,8 @@ pub struct WaitCall {
     pub threads: Vec<String>,
     /// True if the first end is enough.
     pub any: bool,
-    /// Longest wait, in milliseconds.
-    pub timeout: u64,
+    /// Longest wait, in milliseconds; `None` for that of the thread's settings.
+    pub timeout: Option<u64>,
 }
 
 impl BuiltinCall {
@@ -192,7 +194,7 @@ fn parse_wait(name: &str, fields: &JsonObject<'_>) -> Result<BuiltinCall, Error>
     Ok(BuiltinCall::Wait(WaitCall {
         threads,
         any: flag_field(name, fields, "any")?,
-        timeout: seconds.unwrap_or(WAIT_SECONDS_DEFAULT) * 1_000,
+        timeout: seconds.map(|seconds| seconds * 1_000),
     }))
 }
 
@@ -340,12 +342,12 @@ mod tests {
             panic!("it is a wait")
         };
         assert_eq!(waits.threads, ["a", "b"]);
-        assert_eq!((waits.any, waits.timeout), (false, 600_000));
+        assert_eq!((waits.any, waits.timeout), (false, None));
     }
 
     #[test]
     fn what_is_offered_can_be_pinned() {
-        for tool in builtin_tools() {
+        for tool in builtin_tools(90_500) {
             super::super::check_tool_name("tools", &tool.name).unwrap();
             assert!(crate::json::parse(&tool.schema).is_ok(), "{}", tool.name);
             assert!(is_builtin_tool(&tool.name));

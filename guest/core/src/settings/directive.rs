@@ -1,6 +1,9 @@
 //! Directives: a prompt with inputs, and the fields of its front matter.
 
-use super::{check_known_fields, flag_field, parse_limits, parse_object, text_field, texts_field};
+use super::{
+    DirectiveSummary, check_known_fields, flag_field, parse_limits, parse_object, text_field,
+    texts_field,
+};
 use crate::error::Error;
 use crate::json::{JsonObject, JsonValue};
 use crate::limits::ThreadCaps;
@@ -28,7 +31,7 @@ const FRONT_MATTER_FIELDS: [&str; 17] = [
 
 /// Fields that a later version gives a meaning. They are refused, because ignoring them would be a
 /// promise that nothing keeps.
-const UNSUPPORTED_FIELDS: [&str; 4] = ["outputs", "hooks", "summary", "approvals"];
+const UNSUPPORTED_FIELDS: [&str; 3] = ["outputs", "hooks", "approvals"];
 
 /// A task template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +50,8 @@ pub struct Directive {
     pub inputs: Vec<InputSpec>,
     /// True if the directive may use a model that has no prices.
     pub allow_unpriced: bool,
+    /// The summary that a hand-off of its threads asks for.
+    pub summary: DirectiveSummary,
 }
 
 /// One input of a directive.
@@ -93,6 +98,7 @@ impl Directive {
             capabilities: texts_field(&place, &front, "capabilities")?,
             inputs: parse_inputs(&place, front.get("inputs"))?,
             allow_unpriced: flag_field(&place, &front, "allow_unpriced")?,
+            summary: DirectiveSummary::parse(&format!("{place}.summary"), front.get("summary"))?,
             name,
         };
         directive.check_body(&place)?;
@@ -145,6 +151,12 @@ impl Directive {
             }
         }
         Ok(inputs)
+    }
+
+    /// Returns true if the body has the value of this input in it.
+    pub fn refers_to_input(&self, input: &str) -> bool {
+        let mut names = find_references(&self.body).into_iter();
+        names.any(|name| name.strip_prefix("inputs.") == Some(input))
     }
 
     /// Refuses a body with a `${...}` that names no input.

@@ -3,18 +3,22 @@
 
 mod builtin;
 mod builtin_tools;
+mod coordination;
 mod directive;
 mod limits;
 mod model;
 mod pin;
+mod summary;
 mod tool;
 
-pub use builtin::{BuiltinCall, SpawnCall, WAIT_SECONDS_DEFAULT, WaitCall, builtin_tools};
+pub use builtin::{BuiltinCall, SpawnCall, WaitCall, builtin_tools};
 pub use builtin_tools::is_builtin_tool;
+pub use coordination::{CoordinationSettings, MILLION, WAIT_MILLIS_DEFAULT};
 pub use directive::{Directive, InputSpec, render_prompt};
 pub use limits::parse_limits;
 pub use model::Model;
-pub use pin::{PinnedSettings, Policy, named_spend, resolve_settings};
+pub use pin::{PinnedContinuation, PinnedSettings, Policy, named_spend, resolve_settings};
+pub use summary::{DirectiveSummary, PinnedSummary, SummaryChoice};
 pub use tool::{
     TOOL_MILLIS_DEFAULT, ToolDef, check_draft_capabilities, intersect_capabilities, is_granted,
 };

@@ -67,7 +67,12 @@ impl Model {
     }
 }
 
-fn positive_field(place: &str, fields: &JsonObject<'_>, name: &str) -> Result<Option<u64>, Error> {
+/// Reads an optional number from 1 to [`CAP_MAX`].
+pub(super) fn positive_field(
+    place: &str,
+    fields: &JsonObject<'_>,
+    name: &str,
+) -> Result<Option<u64>, Error> {
     match fields.get(name) {
         None | Some(JsonValue::Null) => Ok(None),
         Some(value) => {

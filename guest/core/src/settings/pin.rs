@@ -2,8 +2,9 @@
 //! thread runs changes nothing for it.
 
 use super::{
-    Directive, Model, ToolDef, check_capabilities, check_known_fields, intersect_capabilities,
-    is_granted, parse_limits, parse_object, render_prompt, texts_field,
+    CoordinationSettings, Directive, Model, PinnedSummary, ToolDef, WAIT_MILLIS_DEFAULT,
+    check_capabilities, check_known_fields, intersect_capabilities, is_granted, parse_limits,
+    parse_object, render_prompt, texts_field,
 };
 use crate::error::Error;
 use crate::hash::sha256_text;
@@ -12,10 +13,38 @@ use crate::ledger::UnknownBill;
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::thread::{CreatorOverrides, FORMAT};
+use std::borrow::Cow;
 
 /// Most bytes of a pin, which is one record. A pin with a longer prompt is refused with an error
 /// about `prompt`.
 pub const PIN_BYTES_MAX: usize = 900 << 10;
+
+/// How the threads of a chain are continued, and how long they wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinnedContinuation {
+    /// Context from which on a thread is handed off, in parts per million of the model's window.
+    pub trigger: u64,
+    /// Most tokens of summary and trailing messages that a hand-off carries over.
+    pub ceiling: u64,
+    /// Time that a `wait_threads` without a timeout waits, in milliseconds.
+    pub wait: u64,
+    /// The summary that a hand-off asks for; `None` for none.
+    pub summary: Option<PinnedSummary>,
+}
+
+record!(PinnedContinuation { trigger, ceiling, wait, summary or nothing });
+
+impl PinnedContinuation {
+    /// Pins the settings of a tenant.
+    pub fn new(settings: &CoordinationSettings, summary: Option<PinnedSummary>) -> Self {
+        Self {
+            trigger: settings.trigger,
+            ceiling: settings.ceiling,
+            wait: settings.wait,
+            summary,
+        }
+    }
+}
 
 /// Prompt, model, tools and caps of a thread, as resolved at its first start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +61,8 @@ pub struct PinnedSettings {
     pub limits: ThreadCaps,
     /// The capabilities of the thread: the tools it may call.
     pub capabilities: Vec<String>,
+    /// How its threads are continued; `None` in pins of earlier programs.
+    pub continuation: Option<PinnedContinuation>,
 }
 
 record!(PinnedSettings {
@@ -40,7 +71,8 @@ record!(PinnedSettings {
     model,
     tools,
     limits,
-    capabilities
+    capabilities,
+    continuation or nothing
 });
 
 impl PinnedSettings {
@@ -68,6 +100,25 @@ impl PinnedSettings {
             return Err(Error::Corrupt(message));
         }
         crate::json::read(text).map_err(|e| Error::Corrupt(format!("a pin cannot be read: {e}")))
+    }
+
+    /// Returns how the thread is continued. A pin of an earlier program has the defaults, with the
+    /// thread's own model for summaries.
+    pub fn continuation(&self) -> Cow<'_, PinnedContinuation> {
+        match &self.continuation {
+            Some(continuation) => Cow::Borrowed(continuation),
+            None => {
+                let settings = CoordinationSettings::default();
+                let summary = PinnedSummary::builtin(self.model.clone(), settings.summary_tokens);
+                Cow::Owned(PinnedContinuation::new(&settings, Some(summary)))
+            }
+        }
+    }
+
+    /// Returns the time that a wait takes which names no timeout, in milliseconds.
+    pub fn wait_millis(&self) -> u64 {
+        let pinned = self.continuation.as_ref();
+        pinned.map_or(WAIT_MILLIS_DEFAULT, |continuation| continuation.wait)
     }
 
     /// Returns the offered tool of this name.
@@ -147,6 +198,7 @@ pub fn resolve_settings(
     model: Model,
     catalog: Vec<ToolDef>,
     policy: &Policy,
+    continuation: PinnedContinuation,
 ) -> Result<PinnedSettings, Error> {
     let allow_unpriced = directive.is_some_and(|directive| directive.allow_unpriced);
     if model.prices.is_none() && !allow_unpriced {
@@ -199,6 +251,7 @@ pub fn resolve_settings(
         },
         capabilities,
         model,
+        continuation: Some(continuation),
     })
 }
 

@@ -215,6 +215,8 @@ pub struct HandOffPhase {
     pub since: u64,
     /// Attempts at a summary that were admitted so far.
     pub tries: u32,
+    /// Money that those have cost.
+    pub spent: NanoUsd,
     /// True if a provider has refused the request as too long; false if it is near its limit.
     pub overflow: bool,
 }
@@ -222,6 +224,7 @@ pub struct HandOffPhase {
 record!(HandOffPhase {
     since,
     tries,
+    spent,
     overflow or nothing
 });
 
@@ -527,6 +530,7 @@ mod tests {
             phase: Some(HandOffPhase {
                 since: u64::MAX,
                 tries: u32::MAX,
+                spent: NanoUsd::MAX,
                 overflow: true,
             }),
             hand_offs: u32::MAX,

@@ -86,6 +86,7 @@ fn pin() -> PinnedSettings {
         }],
         limits: ThreadCaps::NONE,
         capabilities: Vec::new(),
+        continuation: None,
     }
 }
 

@@ -176,7 +176,7 @@ pub fn check_settings(
         }
     }
     // A directory that cannot be read was reported above.
-    for place in project.library.settings_present().unwrap_or_default() {
+    if let Some(place) = project.library.find_unread_settings().unwrap_or_default() {
         let error = SettingsError::Unread { place };
         section.add_item(ItemState::Bad, "settings", error.to_string(), None);
         findings.add_problem(
