@@ -32,7 +32,7 @@ use crate::service::progress::ProgressVerdict;
 use crate::service::runner::StepHandle;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{call_id, parse_user};
-use threadkeep_core::json;
+use threadkeep_core::json::{self, ObjectWriter};
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::limits::{CAP_MAX, COUNT_CAP_MAX};
 use threadkeep_core::money::NanoUsd;
@@ -136,11 +136,23 @@ pub fn step(handed: &StepHandle) -> exported::runner::Step {
             .collect(),
         until: step.until.map(instant),
         concerns_others: handed.concerns_others,
-        more: match handed.summary.is_some() {
-            true => r#"{"phase":"summarizing"}"#.to_owned(),
-            false => "{}".to_owned(),
+        more: match &handed.summary {
+            Some(_) => summarizing(handed),
+            None => "{}".to_owned(),
         },
     }
+}
+
+/// Returns what a step says that asks for a summary: how full the window of the thread is.
+fn summarizing(handed: &StepHandle) -> String {
+    let (tokens, window) = (handed.loaded.head.value.context, handed.window());
+    let mut more = String::new();
+    ObjectWriter::new(&mut more)
+        .add("phase", "summarizing")
+        .add("tokens", &tokens)
+        .add("window", &window.unwrap_or_default())
+        .finish();
+    more
 }
 
 /// Builds the request of a model call. Prompt and tools go only with the first request of a driver

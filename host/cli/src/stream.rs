@@ -74,11 +74,24 @@ impl RunStream {
         screen.note("  waiting for its children");
     }
 
+    /// The window of the model is nearly full, and a summary is written. Its text is no reply.
+    pub fn show_summary(&mut self, screen: &mut OutputScreen, tokens: u64, window: u64) {
+        self.quiet = 0;
+        self.over = true;
+        screen.end_line();
+        screen.note(&format!(
+            "  context {} of {} tokens: handing off, a summary is written",
+            group_digits(tokens),
+            group_digits(window)
+        ));
+    }
+
     /// The run goes on in another thread.
     pub fn show_hand_off(&mut self, screen: &mut OutputScreen, thread: &str) {
         self.quiet = 0;
+        self.over = true;
         screen.end_line();
-        screen.note(&format!("  goes on in {thread}"));
+        screen.note(&format!("  continued in {thread}"));
     }
 
     /// An event of a descendant of the thread.
@@ -228,6 +241,19 @@ impl RunStream {
     }
 }
 
+/// Writes a number with a comma before each three digits: `3,700`.
+fn group_digits(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
 /// `turn 2: 250 input and 30 output tokens, 0.00021 USD so far`: the sums of the thread.
 fn describe_turn(cost: &ThreadCost) -> String {
     format!(
@@ -282,6 +308,25 @@ mod tests {
              tokens, 0.00012 USD so far\n"
         );
         assert_eq!(stream.into_reply(), "It holds a note.");
+    }
+
+    #[test]
+    fn a_hand_off_is_shown_as_it_happens() {
+        let (mut screen, out, err) = screen(false, true);
+        let mut stream = RunStream::new();
+        stream.show_text(&mut screen, "before");
+        stream.show_turn(&mut screen, &cost(1));
+        stream.show_summary(&mut screen, 3_700, 4_000_000);
+        stream.show_hand_off(&mut screen, "a-2");
+        stream.show_text(&mut screen, "after");
+        assert_eq!(out.text(), "before\nafter");
+        let notes = "  context 3,700 of 4,000,000 tokens: handing off, a summary is written\n  \
+                     continued in a-2\n";
+        assert!(err.text().ends_with(notes), "{}", err.text());
+        assert_eq!(stream.into_reply(), "after");
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
+            assert_eq!(group_digits(number), text);
+        }
     }
 
     #[test]

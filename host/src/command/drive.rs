@@ -228,6 +228,9 @@ impl<'a> RunWatch<'a> {
             RunEvent::Thinking(_) => stream.show_thinking(screen),
             RunEvent::ToolNamed(_) | RunEvent::Ended(_) | RunEvent::AfterFailed { .. } => {}
             RunEvent::Restarted => stream.show_restart(screen),
+            RunEvent::HandingOff { tokens, window, .. } => {
+                stream.show_summary(screen, tokens, window);
+            }
             RunEvent::HandedOff { to, .. } => {
                 stream.show_hand_off(screen, &to);
                 self.current = to;
@@ -349,7 +352,7 @@ fn show_child_event(
     match event {
         RunEvent::Started { run: 1, .. } => stream.show_child(screen, thread, "started"),
         RunEvent::HandedOff { to, .. } => {
-            stream.show_child(screen, thread, &format!("goes on in {to}"));
+            stream.show_child(screen, thread, &format!("is continued in {to}"));
         }
         RunEvent::Recovered { .. } => {
             stream.show_child(

@@ -171,7 +171,9 @@ impl Run<'_> {
             "call-tools" => self.call_tools(&step).await?,
             _ => self.perform_wait(&step).await?,
         };
-        let replied = matches!(outcome, runner::Outcome::Completion(_));
+        // The summary of a thread that is handed off is no turn of it.
+        let replied =
+            matches!(outcome, runner::Outcome::Completion(_)) && !step_phase(&step).summarizes();
         let failed = match &outcome {
             runner::Outcome::Failure(failure) => Some(failure.message.clone()),
             _ => None,
@@ -267,8 +269,16 @@ impl Run<'_> {
         self.conversation.complete_request(name, asked);
         let request = &self.conversation.request;
         let partial = Mutex::new(String::new());
+        let phase = step_phase(step);
+        if let Some((tokens, window)) = phase.hand_off {
+            self.sink.emit(RunEvent::HandingOff {
+                thread: self.thread.clone(),
+                tokens,
+                window,
+            });
+        }
         let on_delta = |delta: ReplyDelta| {
-            if let Some(event) = delta_event(delta, &partial) {
+            if let Some(event) = delta_event(delta, &partial).filter(|_| !phase.summarizes()) {
                 self.sink.emit(event);
             }
         };
@@ -468,6 +478,30 @@ impl Run<'_> {
 
     fn millis_until(&self, time: wit::Instant) -> u64 {
         u64::try_from(self.time_until(time).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a step says of the phase that its run is in.
+#[derive(Debug, Clone, Copy, Default)]
+struct StepPhase {
+    /// The tokens of the next request and those of the window, where the step is to ask for the
+    /// summary of a thread that is handed off.
+    hand_off: Option<(u64, u64)>,
+}
+
+impl StepPhase {
+    fn summarizes(self) -> bool {
+        self.hand_off.is_some()
+    }
+}
+
+/// Reads the fields of a step's `more` that this driver knows.
+fn step_phase(step: &runner::Step) -> StepPhase {
+    let more: serde_json::Value = serde_json::from_str(&step.more).unwrap_or_default();
+    let number = |name: &str| more[name].as_u64().unwrap_or_default();
+    let summarizes = more["phase"] == "summarizing";
+    StepPhase {
+        hand_off: summarizes.then(|| (number("tokens"), number("window"))),
     }
 }
 

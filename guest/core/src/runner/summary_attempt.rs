@@ -170,15 +170,12 @@ pub(super) fn apply_summary_failure(
     failure: &LlmFailure,
 ) -> RunTransition {
     count_time(change);
-    let spend = settle_attempt(
+    settle_attempt(
         change,
         failure.usage,
         failure.may_have_cost(),
         &failure.partial,
     );
-    if let Some(phase) = &mut change.head.phase {
-        phase.spent = phase.spent.saturating_add(spend);
-    }
     push_partial(change, &failure.partial);
     let tries = change.head.phase.as_ref().map_or(1, |phase| phase.tries);
     let settings = pin.continuation();

@@ -1,0 +1,5 @@
+//! Threads that are handed off to the next link of their chain because the window of their model
+//! is nearly full.
+
+mod fixture;
+mod hand_offs;
