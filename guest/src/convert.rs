@@ -177,7 +177,7 @@ fn request(handed: &StepHandle) -> llm::Request {
     if let Some(summary) = &handed.summary {
         request.model = handed.summary_model();
         request.system.clone_from(&summary.system);
-        request.messages.clone_from(&summary.messages);
+        request.messages = vec![summary.message.clone()];
         return request;
     }
     request.model.clone_from(&pin.model.name);

@@ -16,6 +16,8 @@ pub struct StorageCalls {
     pub scans: usize,
     /// Reads of logs.
     pub reads: usize,
+    /// Entries of logs that were answered.
+    pub entries: usize,
     /// Commits.
     pub commits: usize,
     /// Bytes of the values that were answered.
@@ -92,6 +94,7 @@ impl StorageBackend for CallCountingStore {
         let lines = self.inner.read_log(log, partition, start, limit, reverse)?;
         let mut calls = self.lock();
         calls.reads += 1;
+        calls.entries += lines.len();
         calls.bytes += lines.iter().map(|line| line.value.len()).sum::<usize>();
         Ok(lines)
     }

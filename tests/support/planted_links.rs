@@ -105,6 +105,7 @@ fn link_records(old: &ThreadRecord, before: &Head, link: &str) -> Vec<StoreWrite
         context: 0,
         prefix: String::new(),
         asked: false,
+        asked_version: None,
         version: 0,
         hash: genesis_hash(link, &old.chain, None),
         ..before.clone()

@@ -17,6 +17,19 @@ pub fn estimate_tokens(text: &str) -> u64 {
     (whole.sum::<u64>() + quarters(rest)).div_ceil(4)
 }
 
+/// Returns the longest beginning of a text that is estimated to have at most `tokens` tokens.
+pub fn cut_to_tokens(text: &str, tokens: u64) -> &str {
+    let most = tokens.saturating_mul(4);
+    let mut quarters = 0_u64;
+    for (at, byte) in text.bytes().enumerate() {
+        quarters += quarter_tokens(byte);
+        if quarters > most {
+            return &text[..at];
+        }
+    }
+    text
+}
+
 /// Returns the quarters of a token that a character counts, by its first byte in UTF-8. The bytes
 /// after the first count nothing.
 fn quarter_tokens(byte: u8) -> u64 {
@@ -48,6 +61,16 @@ mod tests {
         ] {
             assert_eq!(estimate_tokens(text), expected, "{text:?}");
             assert!(text.len() as u64 <= TOKEN_BYTES_MAX * expected, "{text:?}");
+            assert_eq!(cut_to_tokens(text, expected), text);
+            for tokens in 0..expected {
+                let cut = cut_to_tokens(text, tokens);
+                let longer = text[cut.len()..].chars().next().expect("it is cut");
+                assert!(estimate_tokens(cut) <= tokens, "{text:?} to {tokens}");
+                assert!(
+                    estimate_tokens(&format!("{cut}{longer}")) > tokens,
+                    "{text:?}"
+                );
+            }
         }
     }
 }

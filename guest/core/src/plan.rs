@@ -22,8 +22,8 @@ use writes::{index_delete, push_replacement};
 
 use crate::error::{self, Error};
 use crate::history::{
-    AdmittedAttempt, CommitReason, Entry, Event, RaisedEvent, SettledHold, StepAnswer,
-    provider_messages_of,
+    AdmittedAttempt, CommitReason, Entry, Event, ProviderRole, RaisedEvent, SettledHold,
+    StepAnswer, is_user_text, provider_texts_of,
 };
 use crate::json::JsonValue;
 use crate::key;
@@ -369,15 +369,16 @@ impl<'a> ThreadChange<'a> {
             return;
         }
         self.sealed = true;
-        for message in provider_messages_of(self.version(), &self.events) {
-            self.head.prefix = hash::sha256(&[&self.head.prefix, &message]);
-            let assistant = message.starts_with(r#"{"role":"assistant""#);
+        if self.events.iter().any(is_user_text) {
+            self.head.asked_version = Some(self.version());
+        }
+        for message in provider_texts_of(self.version(), &self.events) {
+            self.head.prefix = hash::sha256(&[&self.head.prefix, &message.json]);
+            let assistant = message.role == ProviderRole::Assistant;
             self.head.asked = !assistant;
             if !(self.counted && assistant) {
-                self.head.context = self
-                    .head
-                    .context
-                    .saturating_add(estimate::estimate_tokens(&message));
+                let tokens = estimate::estimate_tokens(&message.json);
+                self.head.context = self.head.context.saturating_add(tokens);
             }
         }
     }

@@ -105,17 +105,6 @@ const RECORDS: [(RewriteFn, &str); 17] = [
         ),
     ),
     (
-        rewrite!(PinnedSettings),
-        concat!(
-            r#"{"format":1,"prompt":"p","model":{"name":"m","provider":"q","window":9,"#,
-            r#""output":4,"prices":null},"tools":[],"limits":{"turns":null,"tokens":null,"#,
-            r#""spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":[],"#,
-            r#""continuation":{"trigger":900000,"ceiling":16000,"wait":600000,"#,
-            r#""summary":{"prompt":"s","model":{"name":"f","provider":"q","window":8,"output":3,"#,
-            r#""prices":null},"tokens":4000,"turns":3,"spend":20000000}}}"#
-        ),
-    ),
-    (
         rewrite!(Entry),
         concat!(
             r#"{"format":1,"version":7,"reason":"assistant-turn","time":{"seconds":1771322456,"#,
@@ -194,6 +183,17 @@ const RECORDS: [(RewriteFn, &str); 17] = [
     (
         rewrite!(CreationRecord),
         r#"{"format":1,"draft":"00ff","thread":"Research-1"}"#,
+    ),
+    (
+        rewrite!(PinnedSettings),
+        concat!(
+            r#"{"format":1,"prompt":"p","model":{"name":"m","provider":"q","window":9,"#,
+            r#""output":4,"prices":null},"tools":[],"limits":{"turns":null,"tokens":null,"#,
+            r#""spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":[],"#,
+            r#""continuation":{"trigger":900000,"ceiling":16000,"wait":600000,"#,
+            r#""summary":{"prompt":"s","model":{"name":"f","provider":"q","window":8,"output":3,"#,
+            r#""prices":null},"tokens":4000,"turns":3,"spend":20000000}}}"#
+        ),
     ),
 ];
 

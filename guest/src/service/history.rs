@@ -403,6 +403,6 @@ pub(super) fn check_on_path(
     Err(CoreError::invalid(field, &version.to_string(), problem).into())
 }
 
-fn missing_entry(thread: &str, version: u64) -> Error {
+pub(super) fn missing_entry(thread: &str, version: u64) -> Error {
     CoreError::Corrupt(format!("version {version} of {thread} is missing")).into()
 }

@@ -11,7 +11,7 @@ pub mod due;
 pub mod due_entries;
 pub mod history;
 pub mod ledger;
-mod live_window;
+pub mod live_window;
 pub mod maintenance;
 pub mod place;
 pub mod progress;

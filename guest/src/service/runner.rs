@@ -7,7 +7,7 @@ use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use std::rc::Rc;
-use threadkeep_core::continuation::{SummaryRequest, summary_request};
+use threadkeep_core::continuation::{SummaryRequest, WindowNeeds, summary_request};
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, Message, parse_user, provider_messages};
 use threadkeep_core::plan::LoadedThread;
@@ -140,8 +140,8 @@ impl<P: HostPorts> ThreadService<P> {
     ) -> Result<CommitDecision, Error> {
         let again = inputs.clone();
         match decide(inputs)? {
-            CommitDecision::NeedsWindow => {
-                let window = self.load_window(loaded, loaded.head.value.version)?;
+            CommitDecision::NeedsWindow(needs) => {
+                let window = self.load_window(loaded, loaded.head.value.version, needs)?;
                 decide(DecisionInputs {
                     window: Some(window),
                     ..again
@@ -382,8 +382,13 @@ impl<P: HostPorts> ThreadService<P> {
         let settings = settings.as_ref().and_then(|pinned| pinned.summary.as_ref());
         match (&loaded.head.value.phase, step.kind, settings) {
             (Some(_), Some(StepKind::CallLlm), Some(settings)) => {
-                let window = self.load_window(loaded, step.version)?;
-                Ok(Some(summary_request(&window, settings)))
+                let terms = runner::summary_terms(settings);
+                let needs = WindowNeeds {
+                    transcript: Some(terms.most()),
+                    ..WindowNeeds::default()
+                };
+                let window = self.load_window(loaded, step.version, needs)?;
+                Ok(summary_request(&window, None, terms))
             }
             _ => Ok(None),
         }

@@ -106,11 +106,9 @@ impl DrivenChain {
                 self.held.extend(texts.iter().map(|text| parse(text)));
                 self.held_version = cursor.unwrap_or(handed.since);
             }
-            let texts = match &handed.summary {
-                Some(summary) => &summary.messages,
-                None => &handed.messages,
-            };
-            self.held.extend(texts.iter().map(|text| parse(text)));
+            let summary = handed.summary.iter().map(|summary| &summary.message);
+            let texts = summary.chain(&handed.messages);
+            self.held.extend(texts.map(|text| parse(text)));
             self.held_version = handed.step.version;
         }
         self.handed = handed;

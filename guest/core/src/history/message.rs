@@ -60,6 +60,7 @@ words!(ProviderRole { User = "user", Assistant = "assistant", Tool = "tool" });
 
 struct ProviderMessage<'a> {
     role: ProviderRole,
+    is_user_text: bool,
     content: Vec<ProviderBlock<'a>>,
 }
 
@@ -142,6 +143,39 @@ pub fn provider_messages(entry: &Entry) -> Vec<String> {
 
 /// Returns the messages that an entry of this version and these events adds.
 pub fn provider_messages_of(version: u64, events: &[Event]) -> Vec<String> {
+    let messages = build_messages(version, events);
+    messages.iter().map(json::to_text).collect()
+}
+
+/// A message as a provider is sent it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderText {
+    /// Role of the message.
+    pub role: ProviderRole,
+    /// True for a message of a person, a scheduler or another agent.
+    pub is_user_text: bool,
+    /// The message as JSON text.
+    pub json: String,
+}
+
+/// Returns the messages of [`provider_messages_of`], each with its role.
+pub fn provider_texts_of(version: u64, events: &[Event]) -> Vec<ProviderText> {
+    let messages = build_messages(version, events);
+    let texts = messages.iter().map(|message| ProviderText {
+        role: message.role,
+        is_user_text: message.is_user_text,
+        json: json::to_text(message),
+    });
+    texts.collect()
+}
+
+/// Returns true for a message of a person, a scheduler or another agent.
+pub fn is_user_text(event: &Event) -> bool {
+    matches!(event, Event::Message(message) if message.role == MessageRole::User)
+}
+
+/// Makes the messages of an entry. Users' messages are never merged.
+fn build_messages(version: u64, events: &[Event]) -> Vec<ProviderMessage<'_>> {
     let mut wires: Vec<ProviderMessage<'_>> = Vec::new();
     for (index, event) in (0_u32..).zip(events) {
         let Some((role, blocks)) = provider_blocks(version, index, event) else {
@@ -153,11 +187,12 @@ pub fn provider_messages_of(version: u64, events: &[Event]) -> Vec<String> {
             }
             _ => wires.push(ProviderMessage {
                 role,
+                is_user_text: is_user_text(event),
                 content: blocks,
             }),
         }
     }
-    wires.iter().map(json::to_text).collect()
+    wires
 }
 
 /// Returns the role in which a provider is sent an event; `None` if it is not sent.

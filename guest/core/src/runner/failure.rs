@@ -237,7 +237,7 @@ mod tests {
             ("unheard-of", None, 0, None),
         ] {
             assert_eq!(
-                retry_millis(tries, &failure(kind, asked)),
+                transient_retry_millis(tries, &failure(kind, asked)),
                 expected,
                 "{kind} {asked:?} {tries}"
             );

@@ -11,9 +11,12 @@ use super::ending::suspend;
 use super::mail::lost_mail_cause;
 use super::outcome::ModelCall;
 use super::start::fixed_tokens;
-use super::successor::{CONTEXT_TOKENS, PreparedHandOff};
-use super::summary_attempt::{admit_summary, is_out_of_tries};
-use crate::continuation::{LiveWindow, TrailingBounds, TrailingSelection, select_trailing};
+use super::successor::{CONTINUE_MESSAGE, PreparedHandOff};
+use super::summary_attempt::{admit_summary, is_out_of_tries, summary_terms};
+use crate::continuation::{
+    ContentSize, LiveWindow, TrailingBounds, TrailingRefusal, WindowEntry, WindowNeeds, context_texts,
+    select_trailing,
+};
 use crate::error::Error;
 use crate::history::{ContextLimitReached, Event};
 use crate::money::NanoUsd;
@@ -25,6 +28,10 @@ use crate::thread::{HandOffPhase, Head, StatusCause, find_reached_cap};
 /// again and again without being asked anything makes no progress.
 pub const HAND_OFFS_MAX: u32 = 12;
 
+/// Most bytes of the messages that a hand-off carries: half of those from which on a thread is
+/// handed off whatever its tokens are.
+const CARRIED_BYTES_MAX: u64 = 4 << 20;
+
 /// Parts per million of a whole.
 const MILLION: u128 = 1_000_000;
 
@@ -33,8 +40,8 @@ const MILLION: u128 = 1_000_000;
 pub(super) enum HandOffStart {
     /// It is not: the attempt may be admitted.
     NotDue,
-    /// It cannot be told without the live window of the thread.
-    NeedsWindow,
+    /// It cannot be told without this part of the live window.
+    NeedsWindow(WindowNeeds),
     /// A step of the phase is handed out, or the run is suspended.
     Decided,
     /// It is, in this commit.
@@ -46,7 +53,7 @@ impl HandOffStart {
     pub fn into_model_call(self) -> ModelCall {
         match self {
             Self::NotDue | Self::Decided => ModelCall::Decided,
-            Self::NeedsWindow => ModelCall::NeedsWindow,
+            Self::NeedsWindow(needs) => ModelCall::NeedsWindow(needs),
             Self::HandedOff(prepared) => ModelCall::HandedOff(prepared),
         }
     }
@@ -94,34 +101,39 @@ fn advance(
     if capped || change.store_full_cause().is_some() || lost_mail_cause(change).is_some() {
         return Ok(HandOffStart::NotDue);
     }
+    let bounds = trailing_bounds(&change.head, pin, settings, None, overflow);
+    let summary = settings.summary.as_ref();
     let Some(window) = window else {
-        return Ok(HandOffStart::NeedsWindow);
+        return Ok(HandOffStart::NeedsWindow(WindowNeeds {
+            carried: bounds.wanted,
+            transcript: summary.map(|summary| summary_terms(summary).most()),
+        }));
     };
-    let live = window.with_entry(&change.thread.id, change.version(), &change.events);
-    match select_trailing(&live, trailing_bounds(&change.head, pin, settings, 0, overflow)) {
-        TrailingSelection::Whole => {
+    let pending = WindowEntry::pending(&change.thread.id, change.version(), &change.events);
+    match select_trailing(window, &pending, bounds) {
+        Ok(selection) if !selection.leaves_out => {
             change.head.phase = None;
             return Ok(HandOffStart::NotDue);
         }
-        TrailingSelection::TooLarge { .. } if overflow => return Ok(HandOffStart::NotDue),
-        TrailingSelection::TooLarge { tokens } => {
-            suspend(change, impossible_cause(tokens, pin, settings));
+        Ok(_) => {}
+        Err(_) if overflow => return Ok(HandOffStart::NotDue),
+        Err(refusal) => {
+            suspend(change, impossible_cause(refusal, pin));
             return Ok(HandOffStart::Decided);
         }
-        TrailingSelection::Part(_) => {}
     }
     if change.head.hand_offs >= HAND_OFFS_MAX {
         suspend(change, loop_cause(change.head.hand_offs));
         return Ok(HandOffStart::Decided);
     }
     enter_phase(change, pin, overflow);
-    let Some(summary) = &settings.summary else {
+    let Some(summary) = summary else {
         return Ok(HandOffStart::HandedOff(PreparedHandOff::default()));
     };
     if let Some(problem) = is_out_of_tries(change, summary) {
         return Ok(HandOffStart::HandedOff(PreparedHandOff::without(problem)));
     }
-    Ok(match admit_summary(change, summary, &live) {
+    Ok(match admit_summary(change, summary, (window, &pending)) {
         None => HandOffStart::Decided,
         Some(problem) => HandOffStart::HandedOff(PreparedHandOff::without(problem)),
     })
@@ -169,20 +181,31 @@ fn target_tokens(
     }
 }
 
-/// Returns the bounds of what a hand-off carries beside a summary of so many tokens.
+/// Returns the bounds of what a hand-off carries beside a summary.
 pub(super) fn trailing_bounds(
     head: &Head,
     pin: &PinnedSettings,
     settings: &PinnedContinuation,
-    summary: u64,
+    summary: Option<&str>,
     overflow: bool,
 ) -> TrailingBounds {
-    TrailingBounds {
-        fixed: fixed_tokens(pin).saturating_add(CONTEXT_TOKENS),
-        summary,
-        target: target_tokens(head, pin, settings, overflow),
-        ceiling: settings.ceiling,
-    }
+    let beside = context_texts(None, "", true).into_iter().map(|(_, text)| text);
+    let beside = beside.chain([CONTINUE_MESSAGE.to_owned()]);
+    let beside = beside.map(|text| ContentSize::of(&text));
+    let fixed = ContentSize {
+        tokens: fixed_tokens(pin),
+        bytes: 0,
+    };
+    let most = ContentSize {
+        tokens: target_tokens(head, pin, settings, overflow),
+        bytes: CARRIED_BYTES_MAX,
+    };
+    TrailingBounds::beside(
+        summary.map_or_else(ContentSize::default, ContentSize::of),
+        beside.fold(fixed, ContentSize::plus),
+        most,
+        settings.ceiling,
+    )
 }
 
 /// Returns the most tokens of a summary that a hand-off carries.
@@ -196,19 +219,16 @@ pub(super) fn summary_tokens_max(
 }
 
 /// Returns the cause for suspending a thread of which not even the least fits the next link.
-pub(super) fn impossible_cause(
-    tokens: u64,
-    pin: &PinnedSettings,
-    settings: &PinnedContinuation,
-) -> StatusCause {
-    let target = trigger_tokens(pin, settings) / 2;
+pub(super) fn impossible_cause(refusal: TrailingRefusal, pin: &PinnedSettings) -> StatusCause {
+    let (tokens, most) = (refusal.needed.tokens, refusal.available.tokens);
     let message = format!(
-        "its context nears the window of {}, and what a hand-off must carry (prompt, tools, the \
-         last message and what follows it) has about {tokens} tokens where {target} may be: begin \
-         another thread with what matters, or one with a model of a larger window",
+        "its context nears the window of {}, and the messages that a hand-off must carry (the last \
+         one of a person, and the newest with what belongs to it) have about {tokens} tokens where \
+         {most} may be: begin another thread with what matters, or one with a model of a larger \
+         window",
         pin.model.name
     );
-    StatusCause::with_bound("limit", "handoff_impossible", message, tokens, target)
+    StatusCause::with_bound("limit", "handoff_impossible", message, tokens, most)
 }
 
 /// Returns the cause for suspending a chain that is handed off again and again.

@@ -56,7 +56,9 @@ pub use start::{
 pub use step::{Step, StepCall, pending_step};
 pub use submission::{LlmFailure, StepOutcome, StepSubmission};
 pub use submit::submit;
+pub use summary_attempt::summary_terms;
 
+use crate::continuation::WindowNeeds;
 use crate::error::Error;
 use crate::plan::CommitPlan;
 
@@ -118,7 +120,7 @@ pub enum CommitDecision {
     /// The plan is to be committed; the pending step of its head is the answer.
     Commit(Box<CommitPlan>),
     /// The decision needs [`DecisionInputs::window`], which is loaded for it alone.
-    NeedsWindow,
+    NeedsWindow(WindowNeeds),
     /// The plan is to be committed, and the answer is the error all the same: a fenced driver
     /// reported usage.
     CommitThenFail(Box<CommitPlan>, Error),

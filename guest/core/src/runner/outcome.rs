@@ -19,9 +19,9 @@ use super::ending::{finish_run, suspend, suspend_in_wait, terminate};
 use super::handing_off::{HandOffStart, advance_hand_off, begin_after_overflow};
 use super::mail::take_mail;
 use super::open_calls::{interrupt_calls, tool_name_of};
-use super::successor::{PreparedHandOff, hand_off};
+use super::successor::{PreparedHandOff, hand_off, needs_of};
 use super::transition::{RetryWait, RunTransition};
-use crate::continuation::LiveWindow;
+use crate::continuation::{LiveWindow, WindowNeeds};
 use crate::error::Error;
 use crate::history::{CommitReason, Entry};
 use crate::plan::ThreadChange;
@@ -46,8 +46,8 @@ pub(super) enum AppliedTransition {
     Recorded(CommitReason),
     /// The change closes its thread, and the run goes on in another one.
     HandedOff(PreparedHandOff),
-    /// It cannot be told without the live window of the thread.
-    NeedsWindow,
+    /// It cannot be told without this part of the live window of the thread.
+    NeedsWindow(WindowNeeds),
 }
 
 /// What came of the wish to call the model.
@@ -57,8 +57,8 @@ pub(super) enum ModelCall {
     Decided,
     /// The run goes on in another thread.
     HandedOff(PreparedHandOff),
-    /// It cannot be told without the live window of the thread.
-    NeedsWindow,
+    /// It cannot be told without this part of the live window of the thread.
+    NeedsWindow(WindowNeeds),
 }
 
 impl ModelCall {
@@ -67,7 +67,7 @@ impl ModelCall {
         match self {
             Self::Decided => AppliedTransition::Recorded(reason),
             Self::HandedOff(prepared) => AppliedTransition::HandedOff(prepared),
-            Self::NeedsWindow => AppliedTransition::NeedsWindow,
+            Self::NeedsWindow(needs) => AppliedTransition::NeedsWindow(needs),
         }
     }
 }
@@ -93,9 +93,12 @@ pub(super) fn decide(
         AppliedTransition::Recorded(reason) => change.into_plan(reason)?,
         AppliedTransition::HandedOff(prepared) => match records.window {
             Some(window) => hand_off(change, records, window, prepared)?,
-            None => return Ok(CommitDecision::NeedsWindow),
+            None => {
+                let needs = needs_of(&change, records, &prepared)?;
+                return Ok(CommitDecision::NeedsWindow(needs));
+            }
         },
-        AppliedTransition::NeedsWindow => return Ok(CommitDecision::NeedsWindow),
+        AppliedTransition::NeedsWindow(needs) => return Ok(CommitDecision::NeedsWindow(needs)),
     };
     Ok(CommitDecision::Commit(Box::new(plan)))
 }

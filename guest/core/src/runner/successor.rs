@@ -14,24 +14,22 @@ use super::mail::take_mail;
 use super::outcome::RunRecords;
 use super::start::fixed_tokens;
 use crate::continuation::{
-    CONTINUE_MESSAGE, HANDOFF_ANSWER, LiveWindow, TrailingMessages, TrailingSelection,
-    handoff_context, select_trailing,
+    LiveWindow, TrailingBounds, TrailingRefusal, TrailingSelection, WindowEntry, WindowNeeds,
+    context_texts, cut_summary, select_trailing,
 };
 use crate::error::Error;
-use crate::history::{
-    CommitReason, ContextInjected, Event, MessageRole, ThreadHandoff, cut_escaped,
-};
+use crate::history::{CommitReason, ContextInjected, Event, MessageRole, ThreadHandoff};
 use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
-use crate::settings::PinnedSettings;
+use crate::settings::{PinnedContinuation, PinnedSettings};
 use crate::thread::{
-    BasePart, Head, HistoryBase, InboxMessage, StatusCause, Successor, ThreadStatus, open_successor,
+    BasePart, Head, HistoryBase, InboxMessage, Successor, ThreadStatus, open_successor,
 };
 use crate::{estimate, hash, id};
+use std::borrow::Cow;
 
-/// Estimated tokens of the texts that a hand-off adds beside a summary.
-pub(super) const CONTEXT_TOKENS: u64 = 300;
-/// Most bytes of a summary as JSON text.
-const SUMMARY_BYTES_MAX: usize = 256 << 10;
+/// Message with which a directive goes on in the next link, where nobody has said anything new.
+pub(super) const CONTINUE_MESSAGE: &str =
+    "Continue executing the directive. Pick up where the previous thread left off.";
 
 /// A hand-off whose summary is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -54,9 +52,25 @@ impl PreparedHandOff {
 
 /// What the successor begins with.
 struct CarriedContext {
-    trailing: TrailingMessages,
+    trailing: TrailingSelection,
     summary: Option<String>,
     problem: Option<String>,
+}
+
+/// Returns the part of the live window that a hand-off needs whose summary is known.
+pub(super) fn needs_of(
+    change: &ThreadChange<'_>,
+    records: RunRecords<'_>,
+    prepared: &PreparedHandOff,
+) -> Result<WindowNeeds, Error> {
+    let pin = require_pin(change.loaded_thread(), records.pin)?;
+    let terms = ContextTerms::new(&change.head, pin);
+    let summary = prepared.summary.as_deref();
+    let summary = summary.map(|summary| cut_summary(summary, terms.summary_tokens));
+    Ok(WindowNeeds {
+        carried: terms.bounds(summary.as_deref()).wanted,
+        transcript: None,
+    })
 }
 
 /// Makes the plan that hands a thread off; or the one that suspends it, where not even the least
@@ -71,11 +85,12 @@ pub(super) fn hand_off(
     let pin = require_pin(loaded, records.pin)?;
     change.count_messages();
     change.apply_reported_usage();
-    let live = window.with_entry(&change.thread.id, change.version(), &change.events);
-    let carried = match choose_context(&change.head, pin, &live, prepared) {
+    let pending = WindowEntry::pending(&change.thread.id, change.version(), &change.events);
+    let terms = ContextTerms::new(&change.head, pin);
+    let carried = match choose_context(&terms, window, &pending, prepared) {
         Ok(carried) => carried,
-        Err(cause) => {
-            suspend(&mut change, *cause);
+        Err(refusal) => {
+            suspend(&mut change, impossible_cause(refusal, pin));
             return change.into_plan(CommitReason::Suspended);
         }
     };
@@ -98,62 +113,58 @@ pub(super) fn hand_off(
     Ok(plan.join(first)?.join(second)?)
 }
 
+/// The terms by which the context of a successor is chosen.
+struct ContextTerms<'a> {
+    head: &'a Head,
+    pin: &'a PinnedSettings,
+    settings: Cow<'a, PinnedContinuation>,
+    overflow: bool,
+    /// Most tokens of a summary.
+    summary_tokens: u64,
+}
+
+impl<'a> ContextTerms<'a> {
+    fn new(head: &'a Head, pin: &'a PinnedSettings) -> Self {
+        let settings = pin.continuation();
+        let overflow = head.phase.as_ref().is_some_and(|phase| phase.overflow);
+        Self {
+            summary_tokens: summary_tokens_max(head, pin, &settings, overflow),
+            head,
+            pin,
+            settings,
+            overflow,
+        }
+    }
+
+    fn bounds(&self, summary: Option<&str>) -> TrailingBounds {
+        trailing_bounds(self.head, self.pin, &self.settings, summary, self.overflow)
+    }
+}
+
 /// Chooses what the successor begins with. A summary for which there is no room beside the least
 /// that must be carried is left out.
 fn choose_context(
-    head: &Head,
-    pin: &PinnedSettings,
-    live: &LiveWindow,
+    terms: &ContextTerms<'_>,
+    window: &LiveWindow,
+    pending: &WindowEntry,
     prepared: PreparedHandOff,
-) -> Result<CarriedContext, Box<StatusCause>> {
-    let settings = &*pin.continuation();
-    let overflow = head.phase.as_ref().is_some_and(|phase| phase.overflow);
+) -> Result<CarriedContext, TrailingRefusal> {
     let PreparedHandOff {
         summary,
         mut problem,
     } = prepared;
-    let most = summary_tokens_max(head, pin, settings, overflow);
-    let summary = summary.map(|summary| cut_summary(&summary, most));
-    let select = |summary: Option<&str>| {
-        let tokens = summary.map_or(0, estimate::estimate_tokens);
-        let bounds = trailing_bounds(head, pin, settings, tokens, overflow);
-        select_trailing(live, bounds)
-    };
-    let mut kept = summary;
-    let mut selected = select(kept.as_deref());
-    if kept.is_some() && matches!(selected, TrailingSelection::TooLarge { .. }) {
-        kept = None;
+    let mut summary = summary.map(|summary| cut_summary(&summary, terms.summary_tokens));
+    let mut selected = select_trailing(window, pending, terms.bounds(summary.as_deref()));
+    if summary.is_some() && selected.is_err() {
+        summary = None;
         problem = Some("there is no room for the summary beside what must be carried".to_owned());
-        selected = select(None);
+        selected = select_trailing(window, pending, terms.bounds(None));
     }
-    match selected {
-        TrailingSelection::Part(trailing) => Ok(CarriedContext {
-            trailing,
-            summary: kept,
-            problem,
-        }),
-        TrailingSelection::Whole => Ok(CarriedContext {
-            trailing: TrailingMessages::default(),
-            summary: kept,
-            problem,
-        }),
-        TrailingSelection::TooLarge { tokens } => {
-            Err(Box::new(impossible_cause(tokens, pin, settings)))
-        }
-    }
-}
-
-/// Cuts a summary to so many tokens.
-fn cut_summary(summary: &str, tokens: u64) -> String {
-    let whole = cut_escaped(summary.trim(), SUMMARY_BYTES_MAX);
-    if estimate::estimate_tokens(whole) <= tokens {
-        return whole.to_owned();
-    }
-    let fits = |end: usize| estimate::estimate_tokens(&whole[..end]) <= tokens;
-    let ends: Vec<usize> = whole.char_indices().map(|(at, _)| at).collect();
-    let end = ends.partition_point(|end| fits(*end));
-    let end = end.checked_sub(1).map_or(0, |at| ends[at]);
-    format!("{}\n(cut here)", &whole[..end])
+    Ok(CarriedContext {
+        trailing: selected?,
+        summary,
+        problem,
+    })
 }
 
 /// Closes the link: its last entry names the next one.
@@ -179,29 +190,24 @@ fn close_link(change: &mut ThreadChange<'_>, next: &str, carried: &CarriedContex
 fn base_of(
     tip: &LoadedThread,
     next: &str,
-    trailing: &TrailingMessages,
+    trailing: &TrailingSelection,
 ) -> Result<Option<HistoryBase>, Error> {
     let head = &tip.head.value;
     let first = head.version + 1;
-    let own = BasePart {
+    let mut parts = vec![BasePart {
         thread: next.to_owned(),
         from: first,
         to: first,
         hash: String::new(),
-    };
-    let carried = trailing.ranges.iter().map(|(thread, from, to, hash)| BasePart {
-        thread: thread.clone(),
-        from: *from,
-        to: *to,
+    }];
+    parts.extend(trailing.parts.iter().cloned());
+    if let Some(last) = parts.last_mut() {
         // The closing entry was not written when the window was read.
-        hash: match *to == head.version {
-            true => head.hash.clone(),
-            false => hash.clone(),
-        },
-    });
+        last.hash.clone_from(&head.hash);
+    }
     Ok(Some(HistoryBase {
         length: head.version,
-        parts: std::iter::once(own).chain(carried).collect(),
+        parts,
     }))
 }
 
@@ -231,11 +237,11 @@ fn open_link(
     moment: DecisionContext<'_>,
 ) -> Result<CommitPlan, Error> {
     let mut change = ThreadChange::new(created, moment);
-    let text = handoff_context(carried.summary.as_deref(), carried.problem.as_deref());
-    change.push_event(injected(MessageRole::User, text));
-    let next = carried.trailing.texts.first();
-    if next.is_none_or(|text| text.starts_with(r#"{"role":"user""#)) {
-        change.push_event(injected(MessageRole::Assistant, HANDOFF_ANSWER));
+    let summary = carried.summary.as_deref();
+    let why = carried.problem.as_deref().unwrap_or_default();
+    let next_is_user = carried.trailing.starts_with_user || carried.trailing.texts.is_empty();
+    for (role, text) in context_texts(summary, why, next_is_user) {
+        change.push_event(injected(role, text));
     }
     change.into_plan(CommitReason::Resumed)
 }
@@ -248,7 +254,7 @@ fn injected(role: MessageRole, text: impl Into<String>) -> Event {
 }
 
 /// Adds the carried messages to what a provider is sent.
-fn count_carried(head: &mut Head, trailing: &TrailingMessages) {
+fn count_carried(head: &mut Head, trailing: &TrailingSelection) {
     for text in &trailing.texts {
         head.prefix = hash::sha256(&[&head.prefix, text]);
         head.asked = !text.starts_with(r#"{"role":"assistant""#);

@@ -13,7 +13,9 @@ use super::submission::LlmFailure;
 use super::successor::PreparedHandOff;
 use super::transition::{RetryWait, RunTransition};
 use super::{OUTPUT_TOKENS_FLOOR, RETRIES_MAX};
-use crate::continuation::{LiveWindow, SummaryRequest, summary_request};
+use crate::continuation::{
+    LiveWindow, SummaryRequest, SummaryTerms, WindowEntry, summary_request,
+};
 use crate::error::cut;
 use crate::estimate;
 use crate::hash::sha256;
@@ -40,12 +42,19 @@ fn tries_max(summary: &PinnedSummary) -> u32 {
         .min(RETRIES_MAX + 1)
 }
 
+/// Returns the conditions of the request for a summary.
+pub fn summary_terms(summary: &PinnedSummary) -> SummaryTerms<'_> {
+    SummaryTerms {
+        summary,
+        output: summary.tokens.min(summary.model.output),
+    }
+}
+
 /// Returns the SHA-256 of the request for a summary.
 fn request_hash(request: &SummaryRequest, summary: &PinnedSummary, output: u64) -> String {
     let output = output.to_string();
-    let mut parts = vec!["summary", &request.system, &summary.model.name, &output];
-    parts.extend(request.messages.iter().map(String::as_str));
-    sha256(&parts)
+    let (system, message) = (&request.system, &request.message);
+    sha256(&["summary", system, message, &summary.model.name, &output])
 }
 
 /// Admits an attempt at the summary of what is in the live window and hands its step out; returns
@@ -53,25 +62,22 @@ fn request_hash(request: &SummaryRequest, summary: &PinnedSummary, output: u64) 
 pub(super) fn admit_summary(
     change: &mut ThreadChange<'_>,
     summary: &PinnedSummary,
-    live: &LiveWindow,
+    (window, pending): (&LiveWindow, &WindowEntry),
 ) -> Option<String> {
-    let request = summary_request(live, summary);
-    let model = &summary.model;
-    let prices = model.prices.unwrap_or_default();
-    let input = estimate_input_tokens(request.tokens);
-    let fits = model.window.saturating_sub(input);
-    let floor = OUTPUT_TOKENS_FLOOR.min(model.output).min(summary.tokens);
-    if fits < floor {
+    let (terms, model) = (summary_terms(summary), &summary.model);
+    let Some(request) = summary_request(window, Some(pending), terms) else {
+        let (name, window) = (&model.name, model.window);
         return Some(format!(
-            "the request for a summary has about {input} tokens and the window of {} has {}",
-            model.name, model.window
+            "the window of {name}, {window} tokens, is too small for the request of a summary"
         ));
-    }
+    };
+    let prices = model.prices.unwrap_or_default();
+    let input = estimate_input_tokens(request.size.tokens);
+    let floor = OUTPUT_TOKENS_FLOOR.min(terms.output);
     let spent = change.head.phase.as_ref().map(|phase| phase.spent);
     let most = summary.spend.saturating_sub(spent.unwrap_or_default());
     let room = change.attempt_share().min(most);
-    let wanted = model.output.min(summary.tokens).min(fits);
-    let output = wanted.min(prices.affordable_output(room, input)).max(floor);
+    let output = terms.output.min(prices.affordable_output(room, input)).max(floor);
     let amount = prices.max_cost(input, output);
     if amount > most || hold_money(change, amount).is_err() {
         return Some(format!(

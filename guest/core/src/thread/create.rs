@@ -360,6 +360,7 @@ pub(super) fn new_head(thread: &ThreadRecord) -> Head {
         context: 0,
         prefix: String::new(),
         asked: false,
+        asked_version: None,
         version: thread.base_length(),
         hash: genesis_hash(&thread.id, &thread.chain, thread.base.as_ref()),
         intent: None,

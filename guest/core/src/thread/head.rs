@@ -76,6 +76,9 @@ pub struct Head {
     /// True if the conversation that a provider would be sent ends with something to answer: a
     /// user's message, or tool results.
     pub asked: bool,
+    /// The version of the entry with the last message of a user on the thread's path; `None` where
+    /// it is not known, as in a head of an earlier program.
+    pub asked_version: Option<u64>,
     /// The newest version of the thread; that of its base while it has no entry of its own.
     pub version: u64,
     /// SHA-256 of the newest own entry; without one, [`super::genesis_hash`].
@@ -105,8 +108,9 @@ record!(Head {
     format, status, cause, run, token, holder, expiry, request, due, recency, step,
     phase or nothing, hand_offs or nothing, shortened or nothing, round, hold,
     holds or nothing, charged or nothing, counters, carried_spend or nothing, bad_rounds, lost,
-    context, prefix, asked or nothing, version, hash, intent, sweep or nothing,
-    sweep_to or nothing, wait or nothing, mail_from, mail_to, limits, session, updated
+    context, prefix, asked or nothing, asked_version or nothing, version, hash, intent,
+    sweep or nothing, sweep_to or nothing, wait or nothing, mail_from, mail_to, limits, session,
+    updated
 });
 
 impl Head {
@@ -558,6 +562,7 @@ mod tests {
             context: u64::MAX,
             prefix: "f".repeat(64),
             asked: true,
+            asked_version: Some(u64::MAX),
             version: u64::MAX,
             hash: "f".repeat(64),
             intent: Some(EndIntent::Cancel),

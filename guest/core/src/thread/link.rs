@@ -128,6 +128,7 @@ fn continue_head(thread: &ThreadRecord, tip: &Head) -> Head {
         context: tip.context,
         prefix: tip.prefix.clone(),
         asked: tip.asked,
+        asked_version: tip.asked_version,
         // Messages are numbered along the chain.
         mail_from: tip.mail_from,
         mail_to: tip.mail_to,
