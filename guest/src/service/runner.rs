@@ -131,6 +131,19 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
 
+    /// Answers what a hand-off of a thread would carry now, as JSON. A thread that has no settings
+    /// of its own yet is taken as it would be started.
+    pub fn hand_off_plan(&self, thread: &str) -> Result<String, Error> {
+        let loaded = self.load(thread)?;
+        let pin = match self.pin_if_any(&loaded)? {
+            Some(pin) => pin,
+            None => self.pin_for_start(&loaded, &self.tenant_settings(true)?)?.0,
+        };
+        let needs = runner::hand_off_plan_needs(&loaded, &pin);
+        let window = self.load_window(&loaded, loaded.head.value.version, needs)?;
+        Ok(runner::hand_off_plan(&loaded, &pin, &window))
+    }
+
     /// Decides; loads the live window and decides once more where the decision asks for it.
     fn with_window_if_asked(
         &self,

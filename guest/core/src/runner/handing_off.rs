@@ -101,7 +101,8 @@ fn advance(
     if capped || change.store_full_cause().is_some() || lost_mail_cause(change).is_some() {
         return Ok(HandOffStart::NotDue);
     }
-    let bounds = trailing_bounds(&change.head, pin, settings, None, overflow);
+    enter_phase(change, overflow);
+    let bounds = CarryTerms::new(&change.head, pin).bounds(None);
     let summary = settings.summary.as_ref();
     let Some(window) = window else {
         return Ok(HandOffStart::NeedsWindow(WindowNeeds {
@@ -116,17 +117,21 @@ fn advance(
             return Ok(HandOffStart::NotDue);
         }
         Ok(_) => {}
-        Err(_) if overflow => return Ok(HandOffStart::NotDue),
         Err(refusal) => {
+            change.head.phase = None;
+            if overflow {
+                return Ok(HandOffStart::NotDue);
+            }
             suspend(change, impossible_cause(refusal, pin));
             return Ok(HandOffStart::Decided);
         }
     }
     if change.head.hand_offs >= HAND_OFFS_MAX {
+        change.head.phase = None;
         suspend(change, loop_cause(change.head.hand_offs));
         return Ok(HandOffStart::Decided);
     }
-    enter_phase(change, pin, overflow);
+    tell_limit(change, pin);
     let Some(summary) = summary else {
         return Ok(HandOffStart::HandedOff(PreparedHandOff::default()));
     };
@@ -140,23 +145,27 @@ fn advance(
 }
 
 /// Begins the phase, unless the thread is in it.
-fn enter_phase(change: &mut ThreadChange<'_>, pin: &PinnedSettings, overflow: bool) {
-    if change.head.phase.is_some() {
-        return;
-    }
-    let used = change.head.context;
-    let reached = ContextLimitReached::new(used, pin.model.window);
-    change.push_event(Event::ContextLimitReached(reached));
-    change.head.phase = Some(HandOffPhase {
-        since: change.version(),
+fn enter_phase(change: &mut ThreadChange<'_>, overflow: bool) {
+    let since = change.version();
+    change.head.phase.get_or_insert(HandOffPhase {
+        since,
         tries: 0,
         spent: NanoUsd::ZERO,
         overflow,
     });
 }
 
+/// Adds the event that begins the phase, in the entry that does so.
+fn tell_limit(change: &mut ThreadChange<'_>, pin: &PinnedSettings) {
+    let begins = change.loaded_thread().head.value.phase.is_none();
+    if begins {
+        let reached = ContextLimitReached::new(change.head.context, pin.model.window);
+        change.push_event(Event::ContextLimitReached(reached));
+    }
+}
+
 /// Returns true if the next request of a thread takes so much of the window that it is handed off.
-fn is_due(head: &Head, pin: &PinnedSettings) -> bool {
+pub(super) fn is_due(head: &Head, pin: &PinnedSettings) -> bool {
     head.context >= trigger_tokens(pin, &pin.continuation())
 }
 
@@ -166,56 +175,53 @@ fn trigger_tokens(pin: &PinnedSettings, settings: &PinnedContinuation) -> u64 {
     u64::try_from(parts / MILLION).unwrap_or(u64::MAX).max(1)
 }
 
-/// Returns the most tokens of the first request after a hand-off: half of those from which on a
-/// thread is handed off. Where the provider has found fewer tokens too many, half of those.
-fn target_tokens(
-    head: &Head,
-    pin: &PinnedSettings,
-    settings: &PinnedContinuation,
-    overflow: bool,
-) -> u64 {
-    let half = trigger_tokens(pin, settings) / 2;
-    match overflow {
-        true => half.min(head.context / 2),
-        false => half,
+/// The terms by which the context of a successor is chosen.
+pub(super) struct CarryTerms {
+    /// Most tokens of a summary that is carried.
+    pub summary_tokens: u64,
+    /// Size of the next request beside what is carried and the summary.
+    fixed: ContentSize,
+    /// Most of the whole next request.
+    most: ContentSize,
+    /// Most tokens of the summary and what is carried.
+    ceiling: u64,
+}
+
+impl CarryTerms {
+    /// Returns the terms of a thread: its next link begins with at most half of the tokens from
+    /// which on a thread is handed off. Where a provider has found fewer tokens too many, with half
+    /// of those.
+    pub fn new(head: &Head, pin: &PinnedSettings) -> Self {
+        let settings = pin.continuation();
+        let overflow = head.phase.as_ref().is_some_and(|phase| phase.overflow);
+        let half = trigger_tokens(pin, &settings) / 2;
+        let target = match overflow {
+            true => half.min(head.context / 2),
+            false => half,
+        };
+        let beside = context_texts(None, "", true).into_iter();
+        let beside = beside.map(|(_, text)| ContentSize::of(&text));
+        let prompt = ContentSize {
+            tokens: fixed_tokens(pin),
+            bytes: 0,
+        };
+        let fixed = beside.fold(prompt, ContentSize::plus);
+        Self {
+            summary_tokens: target / 4,
+            fixed: fixed.plus(ContentSize::of(CONTINUE_MESSAGE)),
+            most: ContentSize {
+                tokens: target,
+                bytes: CARRIED_BYTES_MAX,
+            },
+            ceiling: settings.ceiling,
+        }
     }
-}
 
-/// Returns the bounds of what a hand-off carries beside a summary.
-pub(super) fn trailing_bounds(
-    head: &Head,
-    pin: &PinnedSettings,
-    settings: &PinnedContinuation,
-    summary: Option<&str>,
-    overflow: bool,
-) -> TrailingBounds {
-    let beside = context_texts(None, "", true).into_iter().map(|(_, text)| text);
-    let beside = beside.chain([CONTINUE_MESSAGE.to_owned()]);
-    let beside = beside.map(|text| ContentSize::of(&text));
-    let fixed = ContentSize {
-        tokens: fixed_tokens(pin),
-        bytes: 0,
-    };
-    let most = ContentSize {
-        tokens: target_tokens(head, pin, settings, overflow),
-        bytes: CARRIED_BYTES_MAX,
-    };
-    TrailingBounds::beside(
-        summary.map_or_else(ContentSize::default, ContentSize::of),
-        beside.fold(fixed, ContentSize::plus),
-        most,
-        settings.ceiling,
-    )
-}
-
-/// Returns the most tokens of a summary that a hand-off carries.
-pub(super) fn summary_tokens_max(
-    head: &Head,
-    pin: &PinnedSettings,
-    settings: &PinnedContinuation,
-    overflow: bool,
-) -> u64 {
-    target_tokens(head, pin, settings, overflow) / 4
+    /// Returns the bounds of what is carried beside a summary.
+    pub fn bounds(&self, summary: Option<&str>) -> TrailingBounds {
+        let summary = summary.map_or_else(ContentSize::default, ContentSize::of);
+        TrailingBounds::beside(summary, self.fixed, self.most, self.ceiling)
+    }
 }
 
 /// Returns the cause for suspending a thread of which not even the least fits the next link.

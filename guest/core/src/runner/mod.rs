@@ -16,6 +16,7 @@ mod external_hold;
 mod external_loop;
 mod failure;
 mod finish_reason;
+mod hand_off_plan;
 mod handing_off;
 mod mail;
 mod open_calls;
@@ -45,6 +46,7 @@ pub use children::{
 pub use claim::{HolderProof, KeptPartial, claim, recover};
 pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
 pub use external_loop::{LoopEnding, LoopFailure, close, open};
+pub use hand_off_plan::{hand_off_plan, hand_off_plan_needs};
 pub use handing_off::HAND_OFFS_MAX;
 pub use reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
 pub use result_blocks::parse_result_content;

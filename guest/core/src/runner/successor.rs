@@ -9,23 +9,22 @@
 use super::admission::{AttemptAdmission, AttemptNeeds, admit_attempt};
 use super::checks::require_pin;
 use super::ending::{release_lease, suspend};
-use super::handing_off::{impossible_cause, summary_tokens_max, trailing_bounds};
+use super::handing_off::{CarryTerms, impossible_cause};
 use super::mail::take_mail;
 use super::outcome::RunRecords;
 use super::start::fixed_tokens;
 use crate::continuation::{
-    LiveWindow, TrailingBounds, TrailingRefusal, TrailingSelection, WindowEntry, WindowNeeds,
+    LiveWindow, TrailingRefusal, TrailingSelection, WindowEntry, WindowNeeds,
     context_texts, cut_summary, select_trailing,
 };
 use crate::error::Error;
 use crate::history::{CommitReason, ContextInjected, Event, MessageRole, ThreadHandoff};
 use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
-use crate::settings::{PinnedContinuation, PinnedSettings};
+use crate::settings::PinnedSettings;
 use crate::thread::{
     BasePart, Head, HistoryBase, InboxMessage, Successor, ThreadStatus, open_successor,
 };
 use crate::{estimate, hash, id};
-use std::borrow::Cow;
 
 /// Message with which a directive goes on in the next link, where nobody has said anything new.
 pub(super) const CONTINUE_MESSAGE: &str =
@@ -64,7 +63,7 @@ pub(super) fn needs_of(
     prepared: &PreparedHandOff,
 ) -> Result<WindowNeeds, Error> {
     let pin = require_pin(change.loaded_thread(), records.pin)?;
-    let terms = ContextTerms::new(&change.head, pin);
+    let terms = CarryTerms::new(&change.head, pin);
     let summary = prepared.summary.as_deref();
     let summary = summary.map(|summary| cut_summary(summary, terms.summary_tokens));
     Ok(WindowNeeds {
@@ -86,7 +85,7 @@ pub(super) fn hand_off(
     change.count_messages();
     change.apply_reported_usage();
     let pending = WindowEntry::pending(&change.thread.id, change.version(), &change.events);
-    let terms = ContextTerms::new(&change.head, pin);
+    let terms = CarryTerms::new(&change.head, pin);
     let carried = match choose_context(&terms, window, &pending, prepared) {
         Ok(carried) => carried,
         Err(refusal) => {
@@ -113,38 +112,10 @@ pub(super) fn hand_off(
     Ok(plan.join(first)?.join(second)?)
 }
 
-/// The terms by which the context of a successor is chosen.
-struct ContextTerms<'a> {
-    head: &'a Head,
-    pin: &'a PinnedSettings,
-    settings: Cow<'a, PinnedContinuation>,
-    overflow: bool,
-    /// Most tokens of a summary.
-    summary_tokens: u64,
-}
-
-impl<'a> ContextTerms<'a> {
-    fn new(head: &'a Head, pin: &'a PinnedSettings) -> Self {
-        let settings = pin.continuation();
-        let overflow = head.phase.as_ref().is_some_and(|phase| phase.overflow);
-        Self {
-            summary_tokens: summary_tokens_max(head, pin, &settings, overflow),
-            head,
-            pin,
-            settings,
-            overflow,
-        }
-    }
-
-    fn bounds(&self, summary: Option<&str>) -> TrailingBounds {
-        trailing_bounds(self.head, self.pin, &self.settings, summary, self.overflow)
-    }
-}
-
 /// Chooses what the successor begins with. A summary for which there is no room beside the least
 /// that must be carried is left out.
 fn choose_context(
-    terms: &ContextTerms<'_>,
+    terms: &CarryTerms,
     window: &LiveWindow,
     pending: &WindowEntry,
     prepared: PreparedHandOff,
