@@ -326,8 +326,8 @@ impl exported::ledger::Guest for ThreadsComponent {
 }
 
 impl exported::continuation::Guest for ThreadsComponent {
-    fn usage(_: String) -> Result<String, types::Error> {
-        Err(convert::not_built_error("continuation.usage"))
+    fn usage(thread: String) -> Result<String, types::Error> {
+        call_for(&thread, |service| service.context_usage(&thread))
     }
 
     fn chain(_: String, _: Option<String>) -> Result<String, types::Error> {

@@ -181,7 +181,9 @@ fn request(handed: &StepHandle) -> llm::Request {
         return request;
     }
     request.model.clone_from(&pin.model.name);
-    request.session.clone_from(&handed.loaded.head.value.session);
+    request
+        .session
+        .clone_from(&handed.loaded.head.value.session);
     if handed.since == 0 || handed.messages.is_empty() {
         request.system.clone_from(&pin.prompt);
         let tools = pin.tools.iter().map(|tool| types::Tool {

@@ -42,9 +42,86 @@ fn quarter_tokens(byte: u8) -> u64 {
     }
 }
 
+/// How a provider's count of a conversation compares with the estimate of the same text. Estimates
+/// of more text are scaled by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenScale {
+    /// Tokens as the provider counts them; 0 where it has not counted yet.
+    pub counted: u64,
+    /// Estimated tokens of the same text.
+    pub estimated: u64,
+}
+
+impl TokenScale {
+    /// Most by which an estimate is scaled up. More is no matter of the tokenizer: the provider
+    /// counts something that is not in the conversation.
+    pub const FACTOR_MAX: u64 = 4;
+    /// Most by which an estimate is divided.
+    pub const DIVISOR_MAX: u64 = 2;
+
+    /// Scales an estimate, rounded up.
+    pub fn apply(self, estimate: u64) -> u64 {
+        if self.counted == 0 || self.estimated == 0 {
+            return estimate;
+        }
+        let wide = u128::from(estimate) * u128::from(self.counted);
+        let scaled = wide.div_ceil(u128::from(self.estimated));
+        let least = estimate.div_ceil(Self::DIVISOR_MAX);
+        let most = estimate.saturating_mul(Self::FACTOR_MAX);
+        u64::try_from(scaled).unwrap_or(u64::MAX).clamp(least, most)
+    }
+
+    /// Returns the largest estimate that is scaled to at most so many tokens, or a little less.
+    pub fn revert(self, tokens: u64) -> u64 {
+        if self.counted == 0 || self.estimated == 0 {
+            return tokens;
+        }
+        let wide = u128::from(tokens) * u128::from(self.estimated);
+        let estimate = wide / u128::from(self.counted);
+        let least = tokens / Self::FACTOR_MAX;
+        let most = tokens.saturating_mul(Self::DIVISOR_MAX);
+        u64::try_from(estimate)
+            .unwrap_or(u64::MAX)
+            .clamp(least, most)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reverted_estimates_are_scaled_to_no_more() {
+        for (counted, estimated) in [(0, 0), (0, 7), (7, 7), (9, 7), (7, 9), (900, 1), (1, 900)] {
+            let scale = TokenScale { counted, estimated };
+            for tokens in [0, 1, 2, 7, 100, 12_345, u64::MAX] {
+                let estimate = scale.revert(tokens);
+                assert!(scale.apply(estimate) <= tokens, "{scale:?} {tokens}");
+                assert!(estimate >= tokens / 4, "{scale:?} {tokens}: {estimate}");
+            }
+        }
+    }
+
+    #[test]
+    fn estimates_are_scaled_within_bounds() {
+        let most = u64::MAX;
+        for (counted, estimated, estimate, expected) in [
+            (0, 0, 7, 7),
+            (0, 9, 7, 7),
+            (9, 0, 7, 7),
+            (10, 10, 7, 7),
+            (15, 10, 7, 11),
+            (10, 15, 7, 5),
+            (100, 10, 7, 28),
+            (10, 100, 7, 4),
+            (10, 7, 0, 0),
+            (most, most, most, most),
+            (most, 1, most, most),
+        ] {
+            let scale = TokenScale { counted, estimated };
+            assert_eq!(scale.apply(estimate), expected, "{scale:?} {estimate}");
+        }
+    }
 
     #[test]
     fn counts_by_script() {

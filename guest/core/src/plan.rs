@@ -32,7 +32,7 @@ use crate::limits::ThreadCaps;
 use crate::settings::PinnedSettings;
 use crate::thread::{ChainRecord, FORMAT, Head, InboxMessage, StatusCause, ThreadRecord};
 use crate::time::UnixTime;
-use crate::{estimate, hash, id};
+use crate::{hash, id};
 
 /// Most bytes of an entry: a stored value, with room for its envelope.
 pub const ENTRY_BYTES_MAX: usize = 1_000_000;
@@ -376,10 +376,8 @@ impl<'a> ThreadChange<'a> {
             self.head.prefix = hash::sha256(&[&self.head.prefix, &message.json]);
             let assistant = message.role == ProviderRole::Assistant;
             self.head.asked = !assistant;
-            if !(self.counted && assistant) {
-                let tokens = estimate::estimate_tokens(&message.json);
-                self.head.context = self.head.context.saturating_add(tokens);
-            }
+            self.head
+                .add_to_window(&message.json, self.counted && assistant);
         }
     }
 

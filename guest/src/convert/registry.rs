@@ -69,6 +69,8 @@ fn row_to_wit(loaded: &LoadedThread) -> exported::registry::Row {
         title: record.title.clone(),
         model: record.model.clone(),
         cost: cost(&head.counters),
+        context: head.context,
+        window: head.window,
         version: head.version,
         created: instant(record.created),
         updated: instant(head.updated),

@@ -4,6 +4,7 @@
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, LibraryError};
 use std::rc::Rc;
+use threadkeep_core::continuation::usage_json;
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::json::{JsonObject, JsonValue};
 use threadkeep_core::plan::{DecisionContext, LoadedThread};
@@ -121,6 +122,13 @@ impl<P: HostPorts> ThreadService<P> {
             Ok(pin) => Ok(pin.map(|pin| pin.model.window)),
             Err(error) => error.into_damage().map(|_| None),
         }
+    }
+
+    /// Returns how full the window of a thread's model is, as JSON.
+    pub fn context_usage(&self, thread: &str) -> Result<String, Error> {
+        let loaded = self.load(thread)?;
+        let pin = self.pin_if_any(&loaded)?;
+        Ok(usage_json(&loaded.head.value, pin.as_deref()))
     }
 
     /// Reads the settings that hold for every thread of the tenant; `all` of them, or those of the

@@ -50,7 +50,9 @@ impl StepHandle {
     /// Returns the name of the model that writes summaries; empty where none does.
     pub fn summary_model(&self) -> String {
         let settings = self.pin.as_deref().map(PinnedSettings::continuation);
-        let summary = settings.as_ref().and_then(|settings| settings.summary.as_ref());
+        let summary = settings
+            .as_ref()
+            .and_then(|settings| settings.summary.as_ref());
         summary.map_or_else(String::new, |summary| summary.model.name.clone())
     }
 }
@@ -129,7 +131,6 @@ impl<P: HostPorts> ThreadService<P> {
         let repeated = runner::is_repeated_start(&tip.head.value, holder, name);
         Ok(Some(tip).filter(|_| repeated))
     }
-
 
     /// Answers what a hand-off of a thread would carry now, as JSON. A thread that has no settings
     /// of its own yet is taken as it would be started.

@@ -8,6 +8,7 @@
 pub mod answer;
 pub mod args;
 pub mod chat_input;
+pub mod context;
 pub mod exit;
 pub mod inputs;
 pub mod money;

@@ -5,6 +5,7 @@
 //! reply is withheld until the reply is durable, and goes to standard error if it never is.
 
 use crate::answer::ThreadCost;
+use crate::context::ContextFill;
 use crate::screen::OutputScreen;
 use crate::{money, time_format};
 
@@ -75,14 +76,13 @@ impl RunStream {
     }
 
     /// The window of the model is nearly full, and a summary is written. Its text is no reply.
-    pub fn show_summary(&mut self, screen: &mut OutputScreen, tokens: u64, window: u64) {
+    pub fn show_summary(&mut self, screen: &mut OutputScreen, context: ContextFill) {
         self.quiet = 0;
         self.over = true;
         screen.end_line();
+        let context = context.describe().unwrap_or_default();
         screen.note(&format!(
-            "  context {} of {} tokens: handing off, a summary is written",
-            group_digits(tokens),
-            group_digits(window)
+            "  context {context}: handing off, a summary is written"
         ));
     }
 
@@ -174,14 +174,19 @@ impl RunStream {
         screen.note(&format!("  {name} {what}, {bytes} bytes"));
     }
 
-    /// A turn is durable. Shows the cost of the thread so far.
-    pub fn show_turn(&mut self, screen: &mut OutputScreen, cost: &ThreadCost) {
+    /// A turn is durable. Shows the cost of the thread so far and how full its window is.
+    pub fn show_turn(
+        &mut self,
+        screen: &mut OutputScreen,
+        cost: &ThreadCost,
+        context: ContextFill,
+    ) {
         self.quiet = 0;
         self.over = true;
         self.thinking = false;
         self.release_text(screen);
         screen.end_line();
-        screen.note(&describe_turn(cost));
+        screen.note(&describe_turn(cost, context));
     }
 
     /// A provider broke off and another one behind its router begins anew: the text so far does not
@@ -241,27 +246,17 @@ impl RunStream {
     }
 }
 
-/// Writes a number with a comma before each three digits: `3,700`.
-fn group_digits(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// `turn 2: 250 input and 30 output tokens, 0.00021 USD so far`: the sums of the thread.
-fn describe_turn(cost: &ThreadCost) -> String {
+/// `turn 2: 250 input and 30 output tokens, 0.00021 USD so far; context 280 of 32,000 tokens (0 %)`:
+/// the sums of the thread, and what its next request has.
+fn describe_turn(cost: &ThreadCost, context: ContextFill) -> String {
+    let context = context.describe();
     format!(
-        "turn {}: {} input and {} output tokens, {} so far",
+        "turn {}: {} input and {} output tokens, {} so far{}",
         cost.turns,
         cost.input_tokens,
         cost.output_tokens,
-        money::format_usd(cost.spend)
+        money::format_usd(cost.spend),
+        context.map_or_else(String::new, |context| format!("; context {context}"))
     )
 }
 
@@ -269,6 +264,11 @@ fn describe_turn(cost: &ThreadCost) -> String {
 mod tests {
     use super::*;
     use crate::screen::tests::screen;
+
+    const FILL: ContextFill = ContextFill {
+        tokens: 1_280,
+        window: Some(32_000),
+    };
 
     fn cost(turns: u64) -> ThreadCost {
         ThreadCost {
@@ -288,14 +288,14 @@ mod tests {
         stream.show_thinking(&mut screen);
         stream.show_text(&mut screen, "Let me ");
         stream.show_text(&mut screen, "look.");
-        stream.show_turn(&mut screen, &cost(1));
+        stream.show_turn(&mut screen, &cost(1), ContextFill::default());
         stream.show_tool_start(&mut screen, "read_file", "{\"path\":\n\"x\"}");
         stream.show_tool_end(&mut screen, "read_file", false, 25);
         stream.show_retry(&mut screen, 1_500, "overloaded");
         stream.show_wait(&mut screen, 20_000, "too many calls");
         stream.show_usage_mismatch(&mut screen, 1_000_000_000, 21_000);
         stream.show_text(&mut screen, "It holds a note.");
-        stream.show_turn(&mut screen, &cost(2));
+        stream.show_turn(&mut screen, &cost(2), FILL);
         assert_eq!(out.text(), "Let me look.\nIt holds a note.\n");
         assert_eq!(
             err.text(),
@@ -305,7 +305,7 @@ mod tests {
              calls; it goes on in 20 s\n  the \
              provider reports 1000000000 tokens, which cannot be: 21000 are counted\nturn 2: 100 \
              input and 10 output \
-             tokens, 0.00012 USD so far\n"
+             tokens, 0.00012 USD so far; context 1,280 of 32,000 tokens (4 %)\n"
         );
         assert_eq!(stream.into_reply(), "It holds a note.");
     }
@@ -315,18 +315,19 @@ mod tests {
         let (mut screen, out, err) = screen(false, true);
         let mut stream = RunStream::new();
         stream.show_text(&mut screen, "before");
-        stream.show_turn(&mut screen, &cost(1));
-        stream.show_summary(&mut screen, 3_700, 4_000_000);
+        stream.show_turn(&mut screen, &cost(1), FILL);
+        let context = ContextFill {
+            tokens: 3_700,
+            window: Some(4_000),
+        };
+        stream.show_summary(&mut screen, context);
         stream.show_hand_off(&mut screen, "a-2");
         stream.show_text(&mut screen, "after");
         assert_eq!(out.text(), "before\nafter");
-        let notes = "  context 3,700 of 4,000,000 tokens: handing off, a summary is written\n  \
+        let notes = "  context 3,700 of 4,000 tokens (92 %): handing off, a summary is written\n  \
                      continued in a-2\n";
         assert!(err.text().ends_with(notes), "{}", err.text());
         assert_eq!(stream.into_reply(), "after");
-        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
-            assert_eq!(group_digits(number), text);
-        }
     }
 
     #[test]
@@ -348,7 +349,7 @@ mod tests {
         type EndAction = fn(&mut RunStream, &mut OutputScreen);
         let rows: [(EndAction, &str, bool); 5] = [
             (
-                |stream, screen| stream.show_turn(screen, &cost(1)),
+                |stream, screen| stream.show_turn(screen, &cost(1), FILL),
                 "torn\n",
                 false,
             ),

@@ -23,6 +23,7 @@ use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
 use threadkeep_cli::answer::{ChargedRow, LeftAloneRow, RunAnswer, TreeTotalsView};
+use threadkeep_cli::context::ContextFill;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
 use threadkeep_cli::stream::RunStream;
@@ -229,7 +230,8 @@ impl<'a> RunWatch<'a> {
             RunEvent::ToolNamed(_) | RunEvent::Ended(_) | RunEvent::AfterFailed { .. } => {}
             RunEvent::Restarted => stream.show_restart(screen),
             RunEvent::HandingOff { tokens, window, .. } => {
-                stream.show_summary(screen, tokens, window);
+                let window = Some(window);
+                stream.show_summary(screen, ContextFill { tokens, window });
             }
             RunEvent::HandedOff { to, .. } => {
                 stream.show_hand_off(screen, &to);
@@ -246,7 +248,11 @@ impl<'a> RunWatch<'a> {
                 bytes,
                 ..
             } => stream.show_tool_end(screen, &name, failed, bytes),
-            RunEvent::Turn(costs) => stream.show_turn(screen, &view::cost(&costs)),
+            RunEvent::Turn {
+                costs,
+                context: tokens,
+                window,
+            } => stream.show_turn(screen, &view::cost(&costs), ContextFill { tokens, window }),
             RunEvent::Retry { millis, message } => stream.show_retry(screen, millis, &message),
             RunEvent::Waiting { millis, message } => stream.show_wait(screen, millis, &message),
             RunEvent::Disbelieved { reported, counted } => {

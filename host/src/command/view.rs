@@ -57,6 +57,8 @@ pub fn thread_row(thread: &wit::registry::Row) -> ThreadRow {
         parent: thread.parent.clone(),
         model: thread.model.clone(),
         cost: cost(&ThreadCosts::from_cost(&thread.cost)),
+        context: thread.context,
+        window: thread.window,
         version: thread.version,
         created: format_rfc3339(thread.created),
         updated: format_rfc3339(thread.updated),

@@ -91,8 +91,15 @@ pub enum RunEvent {
         /// The thread that it goes on in.
         to: String,
     },
-    /// A turn is durable: what the thread has used so far.
-    Turn(ThreadCosts),
+    /// A turn is durable.
+    Turn {
+        /// What the thread has used so far.
+        costs: ThreadCosts,
+        /// Tokens of its next request.
+        context: u64,
+        /// Tokens that its model takes.
+        window: Option<u64>,
+    },
     /// A call waits for its slot, because too many were made in a minute, or for money that other
     /// calls hold.
     Waiting {

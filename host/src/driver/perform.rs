@@ -197,8 +197,11 @@ impl Run<'_> {
         }
         // Only for listeners: the run goes on if the read fails.
         if replied && let Ok(thread) = tenant.get(&self.thread).await {
-            self.sink
-                .emit(RunEvent::Turn(ThreadCosts::from_thread(&thread)));
+            self.sink.emit(RunEvent::Turn {
+                costs: ThreadCosts::from_thread(&thread),
+                context: thread.context,
+                window: thread.window,
+            });
         }
         self.follow(&next.thread).await;
         if let (Some(message), "wait") = (failed, next.kind.as_str()) {

@@ -83,7 +83,7 @@ fn acknowledge(top: &str, event: RunEvent) {
         event => (top.to_owned(), event),
     };
     let line = match event {
-        RunEvent::Turn(costs) => format!("ack {thread} {}", costs.turns),
+        RunEvent::Turn { costs, .. } => format!("ack {thread} {}", costs.turns),
         RunEvent::Ended(ended) => format!("ack {thread} {}", ended.status),
         _ => return,
     };

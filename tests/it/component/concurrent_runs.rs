@@ -167,7 +167,7 @@ async fn names(mut events: tokio::sync::mpsc::UnboundedReceiver<RunEvent>) -> Ve
             RunEvent::Started { .. } => "started",
             RunEvent::ToolStarted { .. } => "tool started",
             RunEvent::ToolDone { .. } => "tool done",
-            RunEvent::Turn(_) => "turn",
+            RunEvent::Turn { .. } => "turn",
             RunEvent::Retry { .. } => "retry",
             RunEvent::Waiting { .. } => "waiting",
             RunEvent::Disbelieved { .. } => "disbelieved",

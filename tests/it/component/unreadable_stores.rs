@@ -89,7 +89,7 @@ async fn failing_event_reads_do_not_fail_a_run() {
     drop(sink);
     let (mut turns, mut ends) = (0, 0);
     while let Some(event) = events.recv().await {
-        turns += u32::from(matches!(event, RunEvent::Turn(_)));
+        turns += u32::from(matches!(event, RunEvent::Turn { .. }));
         ends += u32::from(matches!(event, RunEvent::Ended(_)));
     }
     assert_eq!((turns, ends), (0, 1), "their reads failed");

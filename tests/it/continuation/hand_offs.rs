@@ -44,7 +44,10 @@ fn a_chat_is_handed_off_in_the_middle_of_a_question() {
     let counted = |head: &threadkeep_core::thread::Head| head.counters.run_turns;
     assert_eq!(counted(&after.head.value), counted(&before.head.value));
     let old = chain.links[0].clone();
-    assert_eq!(chain.event(&old, "context_limit_reached")["tokens_limit"], 1_000);
+    assert_eq!(
+        chain.event(&old, "context_limit_reached")["tokens_limit"],
+        1_000
+    );
     let told = chain.event(&old, "thread_handoff");
     assert_eq!(told["new_thread_id"], chain.thread);
     assert_eq!(told["summary_generated"], true);
@@ -65,7 +68,10 @@ fn tool_results_stay_last_and_no_summary_is_asked_for() {
     let shown = roles(&request).join(" ");
     assert!(shown.ends_with("assistant tool user"), "{request:?}");
     let last = &request.last().unwrap().1;
-    assert!(last.starts_with("Continue executing the directive."), "{last}");
+    assert!(
+        last.starts_with("Continue executing the directive."),
+        "{last}"
+    );
     let told = chain.event(&chain.links[0], "thread_handoff");
     assert_eq!(told["summary_generated"], false);
     chain.say("done");

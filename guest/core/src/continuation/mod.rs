@@ -4,11 +4,13 @@
 //! Everything here is computed from entries of a history. The phase of a hand-off is decided in
 //! [`crate::runner`].
 
+mod context_usage;
 mod handoff_texts;
 mod live_window;
 mod summary_request;
 mod trailing;
 
+pub use context_usage::{ContextUsage, WINDOW_BYTES_MAX, usage_json};
 pub use handoff_texts::{context_texts, cut_summary};
 pub use live_window::{ContentSize, LiveWindow, WindowEntry, WindowNeeds};
 pub use summary_request::{

@@ -1,8 +1,8 @@
 //! The answer to the question what a hand-off of a thread would carry now. For hosts with a loop of
 //! their own, whose threads are not handed off by the runner.
 
-use super::handing_off::{CarryTerms, is_due};
-use crate::continuation::{LiveWindow, WindowEntry, WindowNeeds, select_trailing};
+use super::handing_off::CarryTerms;
+use crate::continuation::{ContextUsage, LiveWindow, WindowEntry, WindowNeeds, select_trailing};
 use crate::json::{JsonObject, JsonValue};
 use crate::plan::LoadedThread;
 use crate::settings::PinnedSettings;
@@ -17,17 +17,14 @@ pub fn hand_off_plan_needs(loaded: &LoadedThread, pin: &PinnedSettings) -> Windo
 
 /// Returns the JSON that `continuation.plan` answers: what would be carried without a summary, and
 /// what a summary may add.
-pub fn hand_off_plan(
-    loaded: &LoadedThread,
-    pin: &PinnedSettings,
-    window: &LiveWindow,
-) -> String {
+pub fn hand_off_plan(loaded: &LoadedThread, pin: &PinnedSettings, window: &LiveWindow) -> String {
     let head = &loaded.head.value;
     let terms = CarryTerms::new(head, pin);
     let next = head.version + 1;
     let pending = WindowEntry::pending(&loaded.thread.value.id, next, &[]);
     let mut plan = JsonObject::new();
-    plan.insert("due", JsonValue::Bool(is_due(head, pin)));
+    let due = ContextUsage::new(head, pin).is_over_trigger();
+    plan.insert("due", JsonValue::Bool(due));
     plan.insert("tokens", JsonValue::from(head.context));
     plan.insert("window", JsonValue::from(pin.model.window));
     plan.insert("hand_offs", JsonValue::from(u64::from(head.hand_offs)));
@@ -57,7 +54,10 @@ pub fn hand_off_plan(
         Err(refusal) => {
             plan.insert("possible", JsonValue::Bool(false));
             plan.insert("needed_tokens", JsonValue::from(refusal.needed.tokens));
-            plan.insert("available_tokens", JsonValue::from(refusal.available.tokens));
+            plan.insert(
+                "available_tokens",
+                JsonValue::from(refusal.available.tokens),
+            );
         }
     }
     JsonValue::Object(plan).to_string()

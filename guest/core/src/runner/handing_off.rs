@@ -10,30 +10,26 @@
 use super::ending::suspend;
 use super::mail::lost_mail_cause;
 use super::outcome::ModelCall;
-use super::start::fixed_tokens;
 use super::successor::{CONTINUE_MESSAGE, PreparedHandOff};
 use super::summary_attempt::{admit_summary, is_out_of_tries, summary_terms};
 use crate::continuation::{
-    ContentSize, LiveWindow, TrailingBounds, TrailingRefusal, WindowEntry, WindowNeeds, context_texts,
-    select_trailing,
+    ContentSize, ContextUsage, LiveWindow, TrailingBounds, TrailingRefusal, WINDOW_BYTES_MAX,
+    WindowEntry, WindowNeeds, context_texts, select_trailing,
 };
 use crate::error::Error;
 use crate::history::{ContextLimitReached, Event};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
-use crate::settings::{PinnedContinuation, PinnedSettings};
+use crate::settings::PinnedSettings;
 use crate::thread::{HandOffPhase, Head, StatusCause, find_reached_cap};
 
 /// Most hand-offs of a chain in a row without a message of a person: a model that fills its window
 /// again and again without being asked anything makes no progress.
 pub const HAND_OFFS_MAX: u32 = 12;
 
-/// Most bytes of the messages that a hand-off carries: half of those from which on a thread is
-/// handed off whatever its tokens are.
-const CARRIED_BYTES_MAX: u64 = 4 << 20;
-
-/// Parts per million of a whole.
-const MILLION: u128 = 1_000_000;
+/// Most bytes of the first request after a hand-off: half of those from which on a thread is handed
+/// off whatever its tokens are.
+const CARRIED_BYTES_MAX: u64 = WINDOW_BYTES_MAX / 2;
 
 /// What came of the question if a thread is to be handed off.
 #[derive(Debug)]
@@ -69,7 +65,7 @@ pub(super) fn advance_hand_off(
     change.count_messages();
     let overflow = match &change.head.phase {
         Some(phase) => phase.overflow,
-        None if is_due(&change.head, pin) => false,
+        None if ContextUsage::new(&change.head, pin).is_over_trigger() => false,
         None => return Ok(HandOffStart::NotDue),
     };
     advance(change, pin, window, overflow)
@@ -164,18 +160,8 @@ fn tell_limit(change: &mut ThreadChange<'_>, pin: &PinnedSettings) {
     }
 }
 
-/// Returns true if the next request of a thread takes so much of the window that it is handed off.
-pub(super) fn is_due(head: &Head, pin: &PinnedSettings) -> bool {
-    head.context >= trigger_tokens(pin, &pin.continuation())
-}
-
-/// Returns the tokens from which on a thread is handed off.
-fn trigger_tokens(pin: &PinnedSettings, settings: &PinnedContinuation) -> u64 {
-    let parts = u128::from(pin.model.window) * u128::from(settings.trigger);
-    u64::try_from(parts / MILLION).unwrap_or(u64::MAX).max(1)
-}
-
-/// The terms by which the context of a successor is chosen.
+/// The terms by which the context of a successor is chosen. Tokens are estimated ones: those of the
+/// window are scaled back by how the provider counts.
 pub(super) struct CarryTerms {
     /// Most tokens of a summary that is carried.
     pub summary_tokens: u64,
@@ -192,19 +178,21 @@ impl CarryTerms {
     /// which on a thread is handed off. Where a provider has found fewer tokens too many, with half
     /// of those.
     pub fn new(head: &Head, pin: &PinnedSettings) -> Self {
-        let settings = pin.continuation();
+        let (settings, usage) = (pin.continuation(), ContextUsage::new(head, pin));
         let overflow = head.phase.as_ref().is_some_and(|phase| phase.overflow);
-        let half = trigger_tokens(pin, &settings) / 2;
+        let half = usage.trigger / 2;
         let target = match overflow {
-            true => half.min(head.context / 2),
+            true => half.min(usage.tokens / 2),
             false => half,
         };
+        let target = usage.scale.revert(target);
         let beside = context_texts(None, "", true).into_iter();
         let beside = beside.map(|(_, text)| ContentSize::of(&text));
-        let prompt = ContentSize {
-            tokens: fixed_tokens(pin),
-            bytes: 0,
-        };
+        let tools = pin.tools.iter();
+        let prompt = tools.fold(ContentSize::of(&pin.prompt), |sum, tool| {
+            let described = ContentSize::of(&tool.description);
+            sum.plus(ContentSize::of(&tool.schema)).plus(described)
+        });
         let fixed = beside.fold(prompt, ContentSize::plus);
         Self {
             summary_tokens: target / 4,

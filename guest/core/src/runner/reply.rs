@@ -56,10 +56,13 @@ pub(super) fn apply_completion(
             cause,
         ));
     }
-    let calls = push_blocks(change, completion.blocks);
     if let Some(usage) = reported {
-        change.head.context = usage.context().saturating_add(usage.output);
+        let kept = kept_output(usage, &completion.blocks);
+        change
+            .head
+            .anchor_context(usage.context().saturating_add(kept));
     }
+    let calls = push_blocks(change, completion.blocks);
     change.counted = reported.is_some();
     let word = result.finish.clone();
     change.push_event(Event::Result(result));
@@ -70,6 +73,16 @@ pub(super) fn apply_completion(
         .into_iter()
         .zip(prepared.into_iter().chain(std::iter::repeat(None)));
     open_round(change, pin, calls.collect(), &word)
+}
+
+/// Returns the output tokens of a reply that the next request has again. Reasoning that the provider
+/// keeps to itself is in no later request.
+fn kept_output(usage: Usage, blocks: &[ReplyBlock]) -> u64 {
+    let shown = |block: &ReplyBlock| matches!(block, ReplyBlock::Thinking { .. });
+    match blocks.iter().any(shown) {
+        true => usage.output,
+        false => usage.output.saturating_sub(usage.reasoning),
+    }
 }
 
 /// Returns the cause for which a reply is no turn: it cannot be read, or is too large.

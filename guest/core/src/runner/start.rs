@@ -17,7 +17,7 @@ use crate::limits::ThreadCaps;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{Head, ThreadStatus};
-use crate::{estimate, id, key, plan};
+use crate::{id, key, plan};
 
 /// A driver's request to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -248,20 +248,18 @@ fn apply_pin(change: &mut ThreadChange<'_>, pin: &PinnedSettings, fresh: Option<
         }
     }
     if first {
-        change.head.context = change.head.context.saturating_add(fixed_tokens(pin));
+        add_fixed_parts(&mut change.head, pin);
     }
+    change.head.window = Some(pin.model.window);
 }
 
-/// Estimates the tokens of each request beside its messages: the prompt and the tools.
-pub(super) fn fixed_tokens(pin: &PinnedSettings) -> u64 {
-    let schemas: u64 = pin
-        .tools
-        .iter()
-        .map(|tool| {
-            estimate::estimate_tokens(&tool.schema) + estimate::estimate_tokens(&tool.description)
-        })
-        .sum();
-    estimate::estimate_tokens(&pin.prompt).saturating_add(schemas)
+/// Counts what each request has beside its messages: the prompt and the tools.
+pub(super) fn add_fixed_parts(head: &mut Head, pin: &PinnedSettings) {
+    head.add_to_window(&pin.prompt, false);
+    for tool in &pin.tools {
+        head.add_to_window(&tool.schema, false);
+        head.add_to_window(&tool.description, false);
+    }
 }
 
 /// Gives the lease of the thread to a holder, for a new run or the one that stopped. `request` is

@@ -56,7 +56,9 @@ pub fn submit(
         ..
     } = submission;
     if let Some(hold) = loaded.head.value.hold {
-        let admitted = (loaded.head.value.context, pending.output);
+        let head = &loaded.head.value;
+        // A provider whose tokens were scaled down may count a new text in full.
+        let admitted = (head.context.max(head.estimated), pending.output);
         outcome.cut_usage(|usage| believable_usage(usage, hold.basis, admitted));
     }
     let mail = std::mem::take(&mut inputs.mail);

@@ -12,19 +12,20 @@ use super::ending::{release_lease, suspend};
 use super::handing_off::{CarryTerms, impossible_cause};
 use super::mail::take_mail;
 use super::outcome::RunRecords;
-use super::start::fixed_tokens;
+use super::start::add_fixed_parts;
 use crate::continuation::{
-    LiveWindow, TrailingRefusal, TrailingSelection, WindowEntry, WindowNeeds,
-    context_texts, cut_summary, select_trailing,
+    LiveWindow, TrailingRefusal, TrailingSelection, WindowEntry, WindowNeeds, context_texts,
+    cut_summary, select_trailing,
 };
 use crate::error::Error;
+use crate::estimate::{TokenScale, estimate_tokens};
 use crate::history::{CommitReason, ContextInjected, Event, MessageRole, ThreadHandoff};
 use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{
     BasePart, Head, HistoryBase, InboxMessage, Successor, ThreadStatus, open_successor,
 };
-use crate::{estimate, hash, id};
+use crate::{hash, id};
 
 /// Message with which a directive goes on in the next link, where nobody has said anything new.
 pub(super) const CONTINUE_MESSAGE: &str =
@@ -102,12 +103,11 @@ pub(super) fn hand_off(
     let closing = change.into_plan(CommitReason::Handoff)?;
     let base = |tip: &LoadedThread| base_of(tip, &next, &carried.trailing);
     let draw = (moment.ceiling, true);
-    let Successor { plan, mut loaded } =
-        open_successor(loaded, closing, &base, draw, moment.now)?;
+    let Successor { plan, mut loaded } = open_successor(loaded, closing, &base, draw, moment.now)?;
     carry_run(&mut loaded.head.value, &run, pin);
     let first = open_link(&loaded, &carried, moment)?;
     let mut opened = first.apply_to(&loaded)?;
-    count_carried(&mut opened.head.value, &carried.trailing);
+    count_carried(&mut opened.head.value, &carried.trailing, run.token_scale());
     let second = begin_turn(&opened, pin, mail, moment)?;
     Ok(plan.join(first)?.join(second)?)
 }
@@ -145,7 +145,7 @@ fn close_link(change: &mut ThreadChange<'_>, next: &str, carried: &CarriedContex
         new_thread_id: next.to_owned(),
         trailing_turns: carried.trailing.turns,
         summary_generated: summary.is_some(),
-        summary_tokens: summary.map_or(0, estimate::estimate_tokens),
+        summary_tokens: summary.map_or(0, estimate_tokens),
         summary_problem: carried.problem.clone(),
     }));
     release_lease(change, ThreadStatus::Continued);
@@ -197,8 +197,9 @@ fn carry_run(head: &mut Head, run: &Head, pin: &PinnedSettings) {
     head.mail_to = run.mail_to;
     head.hand_offs = run.hand_offs + 1;
     head.shortened = run.phase.as_ref().is_some_and(|phase| phase.overflow);
-    head.context = fixed_tokens(pin);
     head.prefix = String::new();
+    (head.context, head.estimated, head.window_bytes) = (0, 0, 0);
+    add_fixed_parts(head, pin);
 }
 
 /// Makes the first own entry of the successor: what it is sent before all that it carries.
@@ -224,14 +225,15 @@ fn injected(role: MessageRole, text: impl Into<String>) -> Event {
     })
 }
 
-/// Adds the carried messages to what a provider is sent.
-fn count_carried(head: &mut Head, trailing: &TrailingSelection) {
+/// Adds the carried messages to what a provider is sent, and scales the whole as the provider has
+/// counted so far.
+fn count_carried(head: &mut Head, trailing: &TrailingSelection, scale: TokenScale) {
     for text in &trailing.texts {
         head.prefix = hash::sha256(&[&head.prefix, text]);
         head.asked = !text.starts_with(r#"{"role":"assistant""#);
-        let tokens = estimate::estimate_tokens(text);
-        head.context = head.context.saturating_add(tokens);
+        head.add_to_window(text, false);
     }
+    head.context = scale.apply(head.estimated);
 }
 
 /// Makes the second own entry of the successor: it takes the mail, or tells a directive to go on,

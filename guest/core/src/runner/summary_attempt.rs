@@ -13,9 +13,7 @@ use super::submission::LlmFailure;
 use super::successor::PreparedHandOff;
 use super::transition::{RetryWait, RunTransition};
 use super::{OUTPUT_TOKENS_FLOOR, RETRIES_MAX};
-use crate::continuation::{
-    LiveWindow, SummaryRequest, SummaryTerms, WindowEntry, summary_request,
-};
+use crate::continuation::{LiveWindow, SummaryRequest, SummaryTerms, WindowEntry, summary_request};
 use crate::error::cut;
 use crate::estimate;
 use crate::hash::sha256;
@@ -77,7 +75,10 @@ pub(super) fn admit_summary(
     let spent = change.head.phase.as_ref().map(|phase| phase.spent);
     let most = summary.spend.saturating_sub(spent.unwrap_or_default());
     let room = change.attempt_share().min(most);
-    let output = terms.output.min(prices.affordable_output(room, input)).max(floor);
+    let output = terms
+        .output
+        .min(prices.affordable_output(room, input))
+        .max(floor);
     let amount = prices.max_cost(input, output);
     if amount > most || hold_money(change, amount).is_err() {
         return Some(format!(
@@ -138,9 +139,7 @@ pub(super) fn apply_summary_reply(
     }));
     let unreadable = completion.unreadable.map(|unreadable| unreadable.problem);
     RunTransition::HandOff(match unreadable {
-        Some(problem) => {
-            PreparedHandOff::without(format!("the summary cannot be read: {problem}"))
-        }
+        Some(problem) => PreparedHandOff::without(format!("the summary cannot be read: {problem}")),
         None if text.trim().is_empty() => PreparedHandOff::without("the summary is empty"),
         None => PreparedHandOff {
             summary: Some(text),
@@ -185,7 +184,10 @@ pub(super) fn apply_summary_failure(
     push_partial(change, &failure.partial);
     let tries = change.head.phase.as_ref().map_or(1, |phase| phase.tries);
     let settings = pin.continuation();
-    let again = settings.summary.as_ref().is_some_and(|summary| tries < tries_max(summary));
+    let again = settings
+        .summary
+        .as_ref()
+        .is_some_and(|summary| tries < tries_max(summary));
     let retry = transient_retry_millis(tries.saturating_sub(1), failure)
         .filter(|_| again && change.store_full_cause().is_none());
     push_failure(change, failure, tries, retry);
@@ -197,7 +199,11 @@ pub(super) fn apply_summary_failure(
             failed: None,
         }),
         None => {
-            let why = format!("{} ({})", cut(&failure.message, 500), cut(&failure.code, 100));
+            let why = format!(
+                "{} ({})",
+                cut(&failure.message, 500),
+                cut(&failure.code, 100)
+            );
             RunTransition::HandOff(PreparedHandOff::without(why))
         }
     }

@@ -69,8 +69,15 @@ pub struct Head {
     pub bad_rounds: u32,
     /// Steps in a row that were lost to dead holders.
     pub lost: u32,
-    /// Estimated tokens of the next request.
+    /// Tokens of the next request: as the provider reported them last, and a scaled estimate of what
+    /// came after.
     pub context: u64,
+    /// Estimated tokens of the same, none of them reported; 0 in heads of earlier programs.
+    pub estimated: u64,
+    /// Bytes of the same: prompt, schemas and messages; 0 in heads of earlier programs.
+    pub window_bytes: u64,
+    /// Tokens that its model takes, from its first start on; `None` in heads of earlier programs.
+    pub window: Option<u64>,
     /// Rolling SHA-256 of the messages that a provider sees.
     pub prefix: String,
     /// True if the conversation that a provider would be sent ends with something to answer: a
@@ -108,9 +115,9 @@ record!(Head {
     format, status, cause, run, token, holder, expiry, request, due, recency, step,
     phase or nothing, hand_offs or nothing, shortened or nothing, round, hold,
     holds or nothing, charged or nothing, counters, carried_spend or nothing, bad_rounds, lost,
-    context, prefix, asked or nothing, asked_version or nothing, version, hash, intent,
-    sweep or nothing, sweep_to or nothing, wait or nothing, mail_from, mail_to, limits, session,
-    updated
+    context, estimated or nothing, window_bytes or nothing, window or nothing, prefix,
+    asked or nothing, asked_version or nothing, version, hash, intent, sweep or nothing,
+    sweep_to or nothing, wait or nothing, mail_from, mail_to, limits, session, updated
 });
 
 impl Head {
@@ -560,6 +567,9 @@ mod tests {
             bad_rounds: u32::MAX,
             lost: u32::MAX,
             context: u64::MAX,
+            estimated: u64::MAX,
+            window_bytes: u64::MAX,
+            window: Some(u64::MAX),
             prefix: "f".repeat(64),
             asked: true,
             asked_version: Some(u64::MAX),

@@ -126,6 +126,9 @@ fn continue_head(thread: &ThreadRecord, tip: &Head) -> Head {
     Head {
         carried_spend: Some(tip.spend_under_cap()),
         context: tip.context,
+        estimated: tip.estimated,
+        window_bytes: tip.window_bytes,
+        window: tip.window,
         prefix: tip.prefix.clone(),
         asked: tip.asked,
         asked_version: tip.asked_version,

@@ -16,6 +16,7 @@ mod record;
 mod record_checks;
 mod record_format;
 mod status;
+mod window_count;
 
 pub use base::{BASE_PARTS_MAX, BasePart, HistoryBase};
 pub use cap_lift::raise_floor;
@@ -29,8 +30,8 @@ pub use creation_key::{CreationRecord, creation_key};
 pub use genesis::{check_own_history, genesis_hash};
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, DUE_NEW, EndIntent, ExternalHold, HEAD_BYTES_MAX,
-    HOLDS_MAX, HandOffPhase, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound,
-    UsageCounters, WAIT_MAX,
+    HOLDS_MAX, HandOffPhase, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall,
+    StepKind, ToolRound, UsageCounters, WAIT_MAX,
 };
 pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};

@@ -2,6 +2,7 @@
 
 use super::rows::describe_charge;
 use super::{CommandAnswer, StatusCause, ThreadCost, count_noun, optional_spend};
+use crate::context::ContextFill;
 use crate::exit::CommandExit;
 use crate::screen::OutputScreen;
 use crate::table::{ColumnAlignment, TextTable};
@@ -23,6 +24,8 @@ pub struct ThreadRow {
     pub parent: Option<String>,
     pub model: String,
     pub cost: ThreadCost,
+    pub context: u64,
+    pub window: Option<u64>,
     pub version: u64,
     pub created: String,
     pub updated: String,
@@ -361,10 +364,10 @@ impl ThreadView {
 impl ThreadView {
     /// Says how full the window of its model is; nothing before its first run.
     fn describe_context(&self) -> String {
-        let context = self.context;
-        let window = self.window.filter(|_| context > 0);
-        let whole = |window| format!("{context} of {window} tokens");
-        window.map(whole).unwrap_or_default()
+        let (tokens, window) = (self.context, self.window);
+        ContextFill { tokens, window }
+            .describe()
+            .unwrap_or_default()
     }
 }
 

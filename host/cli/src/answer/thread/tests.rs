@@ -21,6 +21,8 @@ fn row(id: &str, title: Option<&str>) -> ThreadRow {
             output_tokens: 30,
             spend: 310_000,
         },
+        context: 280,
+        window: Some(32_000),
         version: 4,
         created: "2026-03-10T11:00:00Z".to_owned(),
         updated: "2026-03-10T11:57:00Z".to_owned(),

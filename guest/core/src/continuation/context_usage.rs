@@ -1,0 +1,97 @@
+//! How full the window of a thread's model is: the one measure by which a hand-off is triggered and
+//! what it carries over is chosen.
+//!
+//! Tokens are anchored on what the provider reported last. What came after is estimated by its
+//! script and scaled as the provider has counted this conversation so far. System prompt and schemas
+//! of tools are included. An image, once there are any, is to count a flat cost.
+
+use crate::estimate::TokenScale;
+use crate::json::ObjectWriter;
+use crate::settings::{CoordinationSettings, MILLION, PinnedSettings};
+use crate::thread::Head;
+
+/// Most bytes of prompt, schemas and messages before a thread is handed off, whatever its tokens:
+/// more than four bytes of each token of the largest windows, and a quarter of the largest request
+/// that providers take.
+pub const WINDOW_BYTES_MAX: u64 = 8 << 20;
+
+/// What the next request of a thread takes, and what it may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContextUsage {
+    /// Tokens of the next request.
+    pub tokens: u64,
+    /// Tokens that the model takes.
+    pub window: u64,
+    /// Tokens from which on the thread is handed off.
+    pub trigger: u64,
+    /// Bytes of the next request.
+    pub bytes: u64,
+    /// Bytes from which on the thread is handed off.
+    pub bytes_max: u64,
+    /// How this conversation's provider counts.
+    pub scale: TokenScale,
+}
+
+impl ContextUsage {
+    /// Measures a thread by its head and the settings that it runs with.
+    pub fn new(head: &Head, pin: &PinnedSettings) -> Self {
+        let trigger = match &pin.continuation {
+            Some(continuation) => continuation.trigger,
+            None => CoordinationSettings::default().trigger,
+        };
+        let window = pin.model.window;
+        Self {
+            tokens: head.context,
+            window,
+            trigger: parts_of(window, trigger),
+            bytes: head.window_bytes,
+            bytes_max: WINDOW_BYTES_MAX,
+            scale: head.token_scale(),
+        }
+    }
+
+    /// Returns true if the thread is to be handed off before its next request.
+    pub fn is_over_trigger(&self) -> bool {
+        self.tokens >= self.trigger || self.bytes >= self.bytes_max
+    }
+
+    /// Returns the tokens that this conversation's provider would count for a text of this
+    /// estimate.
+    pub fn scaled(&self, estimate: u64) -> u64 {
+        self.scale.apply(estimate)
+    }
+
+    /// Returns the used part of the window, in parts per million.
+    pub fn ratio(&self) -> u64 {
+        let parts = u128::from(self.tokens) * u128::from(MILLION);
+        let ratio = parts / u128::from(self.window.max(1));
+        u64::try_from(ratio).unwrap_or(u64::MAX)
+    }
+}
+
+/// Returns the JSON that `continuation.usage` answers. A thread without a pin has no window yet.
+pub fn usage_json(head: &Head, pin: Option<&PinnedSettings>) -> String {
+    let usage = pin.map(|pin| ContextUsage::new(head, pin));
+    let measure = |of: fn(&ContextUsage) -> u64| usage.as_ref().map(of);
+    let mut text = String::new();
+    ObjectWriter::new(&mut text)
+        .add("tokens", &head.context)
+        .add("window", &measure(|usage| usage.window))
+        .add("trigger", &measure(|usage| usage.trigger))
+        .add("ratio", &measure(ContextUsage::ratio))
+        .add("over", &usage.is_some_and(|usage| usage.is_over_trigger()))
+        .add("estimated", &head.estimated)
+        .add("bytes", &head.window_bytes)
+        .add("bytes_max", &WINDOW_BYTES_MAX)
+        .finish();
+    text
+}
+
+/// Returns so many parts per million of a whole, rounded up and never zero.
+fn parts_of(whole: u64, parts: u64) -> u64 {
+    let share = (u128::from(whole) * u128::from(parts)).div_ceil(u128::from(MILLION));
+    u64::try_from(share).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests;
