@@ -79,6 +79,8 @@ pub struct RunWatch<'a> {
     /// The threads of the tree that this command performed, each with the version before its first
     /// run.
     performed: BTreeMap<String, u64>,
+    /// The threads that the run has left for the next link of their chain.
+    handed_off: Vec<String>,
     left_alone: Vec<LeftAloneRow>,
     stream: RunStream,
 }
@@ -94,6 +96,7 @@ impl<'a> RunWatch<'a> {
             cancel: None,
             current: String::new(),
             performed: BTreeMap::new(),
+            handed_off: Vec::new(),
             left_alone: Vec::new(),
             stream,
         }
@@ -233,8 +236,9 @@ impl<'a> RunWatch<'a> {
                 let window = Some(window);
                 stream.show_summary(screen, ContextFill { tokens, window });
             }
-            RunEvent::HandedOff { to, .. } => {
+            RunEvent::HandedOff { from, to } => {
                 stream.show_hand_off(screen, &to);
+                self.handed_off.push(from);
                 self.current = to;
             }
             RunEvent::Waits { .. } => stream.show_child_wait(screen),
@@ -333,6 +337,7 @@ impl<'a> RunWatch<'a> {
             tree: tree.ok(),
             payer: payer.unwrap_or_else(|_| thread.id.clone()),
             charged,
+            handed_off: self.handed_off,
             left_alone: self.left_alone,
         };
         Ok(DriveOutcome {
@@ -428,6 +433,7 @@ struct AnswerParts {
     tree: Option<TreeTotalsView>,
     payer: String,
     charged: Vec<ChargedRow>,
+    handed_off: Vec<String>,
     left_alone: Vec<LeftAloneRow>,
 }
 
@@ -438,6 +444,8 @@ impl AnswerParts {
         let tree = self.tree.unwrap_or_default();
         RunAnswer {
             thread_id: thread.id.clone(),
+            chain_id: thread.chain.clone(),
+            handed_off: self.handed_off,
             status: thread.status.clone(),
             outcome: thread.outcome.clone(),
             text: self.text,

@@ -71,6 +71,12 @@ impl DrivenChain {
         let mut world = RunnerFixture::over(store, library);
         let thread = world.create(directive);
         let handed = world.start(&thread, message).unwrap();
+        Self::of_step(world, handed)
+    }
+
+    /// Goes on with a step that was handed out.
+    pub fn of_step(world: RunnerFixture, handed: StepHandle) -> Self {
+        let thread = handed.loaded.thread.value.id.clone();
         let mut chain = Self {
             world,
             links: vec![thread.clone()],
@@ -141,11 +147,17 @@ impl DrivenChain {
     /// Answers with a text, and the tokens that the driver's request has by the estimate.
     #[track_caller]
     pub fn say(&mut self, text: &str) -> &mut Self {
+        self.try_say(text).unwrap();
+        self
+    }
+
+    /// Tries the same.
+    pub fn try_say(&mut self, text: &str) -> Result<(), Error> {
         let block = ReplyBlock::Text {
             text: text.to_owned(),
         };
         let usage = self.counted_usage(text);
-        self.submit(reply(vec![block], usage))
+        self.try_submit(reply(vec![block], usage))
     }
 
     /// Calls a tool with a text as its argument, and performs the call with a result of so many

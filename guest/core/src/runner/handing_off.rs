@@ -115,7 +115,9 @@ fn advance(
         Ok(_) => {}
         Err(refusal) => {
             change.head.phase = None;
-            if overflow {
+            let least = select_trailing(window, &pending, TrailingBounds::LEAST);
+            let whole = least.is_ok_and(|least| !least.leaves_out);
+            if overflow || whole {
                 return Ok(HandOffStart::NotDue);
             }
             suspend(change, impossible_cause(refusal, pin));

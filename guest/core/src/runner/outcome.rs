@@ -85,20 +85,28 @@ pub(super) fn conclude(
 
 /// Makes the commit of a change to which a transition was applied.
 pub(super) fn decide(
-    change: ThreadChange<'_>,
+    mut change: ThreadChange<'_>,
     records: RunRecords<'_>,
     applied: AppliedTransition,
 ) -> Result<CommitDecision, Error> {
-    let plan = match applied {
-        AppliedTransition::Recorded(reason) => change.into_plan(reason)?,
-        AppliedTransition::HandedOff(prepared) => match records.window {
+    let full = change.store_full_cause();
+    let plan = match (applied, full) {
+        (AppliedTransition::Recorded(reason), _) => change.into_plan(reason)?,
+        // The phase stays: another summary is asked for when the run goes on.
+        (AppliedTransition::HandedOff(_), Some(cause)) => {
+            suspend(&mut change, cause);
+            change.into_plan(CommitReason::Suspended)?
+        }
+        (AppliedTransition::HandedOff(prepared), None) => match records.window {
             Some(window) => hand_off(change, records, window, prepared)?,
             None => {
                 let needs = needs_of(&change, records, &prepared)?;
                 return Ok(CommitDecision::NeedsWindow(needs));
             }
         },
-        AppliedTransition::NeedsWindow(needs) => return Ok(CommitDecision::NeedsWindow(needs)),
+        (AppliedTransition::NeedsWindow(needs), _) => {
+            return Ok(CommitDecision::NeedsWindow(needs));
+        }
     };
     Ok(CommitDecision::Commit(Box::new(plan)))
 }

@@ -31,6 +31,9 @@ use crate::{hash, id};
 pub(super) const CONTINUE_MESSAGE: &str =
     "Continue executing the directive. Pick up where the previous thread left off.";
 
+/// Beginning of a user's message as a provider is sent it.
+const USER_MESSAGE: &str = r#"{"role":"user""#;
+
 /// A hand-off whose summary is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct PreparedHandOff {
@@ -108,7 +111,9 @@ pub(super) fn hand_off(
     let first = open_link(&loaded, &carried, moment)?;
     let mut opened = first.apply_to(&loaded)?;
     count_carried(&mut opened.head.value, &carried.trailing, run.token_scale());
-    let second = begin_turn(&opened, pin, mail, moment)?;
+    let last = carried.trailing.texts.last();
+    let said_last = last.is_some_and(|text| text.starts_with(USER_MESSAGE));
+    let second = begin_turn(&opened, pin, (mail, said_last), moment)?;
     Ok(plan.join(first)?.join(second)?)
 }
 
@@ -237,18 +242,19 @@ fn count_carried(head: &mut Head, trailing: &TrailingSelection, scale: TokenScal
 }
 
 /// Makes the second own entry of the successor: it takes the mail, or tells a directive to go on,
-/// and admits the first attempt, or suspends the run where that is refused.
+/// unless a message has been `said_last`; and admits the first attempt, or suspends the run where
+/// that is refused.
 fn begin_turn(
     opened: &LoadedThread,
     pin: &PinnedSettings,
-    mail: Vec<InboxMessage>,
+    (mail, said_last): (Vec<InboxMessage>, bool),
     moment: DecisionContext<'_>,
 ) -> Result<CommitPlan, Error> {
     let mut change = ThreadChange::with_mail(opened, mail, moment);
     let mut reason = CommitReason::Resumed;
     if take_mail(&mut change) > 0 {
         reason = CommitReason::UserMessage;
-    } else if change.thread.directive.is_some() {
+    } else if change.thread.directive.is_some() && !said_last {
         change.push_event(injected(MessageRole::User, CONTINUE_MESSAGE));
     }
     if let AttemptAdmission::Refused(cause) =

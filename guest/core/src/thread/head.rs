@@ -2,7 +2,7 @@
 //!
 //! A pending step keeps its own version and stays valid when mail moves the head.
 
-use super::{StatusCause, ThreadStatus};
+use super::{HandOffPhase, StatusCause, ThreadStatus};
 use crate::json::record::{record, words};
 use crate::ledger::{ChargeBasis, TokenPrices, Usage};
 use crate::limits::ThreadCaps;
@@ -216,27 +216,6 @@ words!(StepKind {
     CallTools = "call-tools",
     Wait = "wait",
     ExternalLoop = "own-loop",
-});
-
-/// The hand-off of a thread while its summary is written. The thread has no open calls then, and
-/// each model call that is admitted is one for the summary.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HandOffPhase {
-    /// The version that began it.
-    pub since: u64,
-    /// Attempts at a summary that were admitted so far.
-    pub tries: u32,
-    /// Money that those have cost.
-    pub spent: NanoUsd,
-    /// True if a provider has refused the request as too long; false if it is near its limit.
-    pub overflow: bool,
-}
-
-record!(HandOffPhase {
-    since,
-    tries,
-    spent,
-    overflow or nothing
 });
 
 /// A tool round that has calls without a result.

@@ -8,6 +8,7 @@ mod chain;
 mod create;
 mod creation_key;
 mod genesis;
+mod hand_off_phase;
 mod head;
 mod history_path;
 mod inbox;
@@ -28,9 +29,10 @@ pub use create::{
 };
 pub use creation_key::{CreationRecord, creation_key};
 pub use genesis::{check_own_history, genesis_hash};
+pub use hand_off_phase::HandOffPhase;
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, DUE_NEW, EndIntent, ExternalHold, HEAD_BYTES_MAX,
-    HOLDS_MAX, HandOffPhase, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall,
+    HOLDS_MAX, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall,
     StepKind, ToolRound, UsageCounters, WAIT_MAX,
 };
 pub use history_path::{HistoryPath, PathRange};
