@@ -171,9 +171,7 @@ impl Run<'_> {
             "call-tools" => self.call_tools(&step).await?,
             _ => self.perform_wait(&step).await?,
         };
-        // The summary of a thread that is handed off is no turn of it.
-        let replied =
-            matches!(outcome, runner::Outcome::Completion(_)) && !step_phase(&step).summarizes();
+        let replied = matches!(outcome, runner::Outcome::Completion(_));
         let failed = match &outcome {
             runner::Outcome::Failure(failure) => Some(failure.message.clone()),
             _ => None,
@@ -195,8 +193,10 @@ impl Run<'_> {
         if next.concerns_others {
             self.driver.tree_changed.notify_one();
         }
-        // Only for listeners: the run goes on if the read fails.
-        if replied && let Ok(thread) = tenant.get(&self.thread).await {
+        // Only for listeners: the run goes on if the read fails. The summary of a thread that is
+        // handed off is no turn of it.
+        let is_turn = replied && !step_phase(&step).summarizes();
+        if is_turn && let Ok(thread) = tenant.get(&self.thread).await {
             self.sink.emit(RunEvent::Turn {
                 costs: ThreadCosts::from_thread(&thread),
                 context: thread.context,

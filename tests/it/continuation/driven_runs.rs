@@ -91,7 +91,11 @@ async fn a_driven_chat_goes_on_in_the_next_link() {
     }
     assert!(links.len() >= 3, "{links:?}");
     let pairs = told.chunks(2);
-    assert!(pairs.into_iter().all(|pair| pair == ["handing off", "handed off"]));
+    assert!(
+        pairs
+            .into_iter()
+            .all(|pair| pair == ["handing off", "handed off"])
+    );
     check_requests(&model.asked.lock().unwrap());
     assert_sound(&*store);
 }

@@ -21,8 +21,7 @@ fn overflow() -> StepOutcome {
 
 #[test]
 fn an_overflow_hands_off_once() {
-    let mut chain =
-        DrivenChain::start(library_without_summary(), None, Some("the first question"));
+    let mut chain = DrivenChain::start(library_without_summary(), None, Some("the first question"));
     for n in 0..3 {
         chain.say(&format!("answer {n} {}", words(90)));
         chain.ask(&format!("question {n}"));
@@ -114,7 +113,10 @@ fn caps_do_not_start_again() {
 fn another_holder_goes_on_with_the_phase() {
     let mut chain = fill(json!({}));
     let (thread, before) = (chain.thread.clone(), chain.submission(overflow()));
-    let handed = chain.world.service.claim(&thread, "other/1", HolderProof::Dead);
+    let handed = chain
+        .world
+        .service
+        .claim(&thread, "other/1", HolderProof::Dead);
     chain.take_step(handed.unwrap());
     assert!(chain.is_summarizing());
     assert!(chain.world.service.submit(&thread, &before, 0).is_err());
@@ -174,9 +176,16 @@ fn a_hand_off_of_a_long_thread_reads_little() {
     let calls = store.take_calls();
     assert_eq!(calls.commits, 1);
     let base = handed.loaded.thread.value.base.clone().unwrap();
-    let carried: u64 = base.parts[1..].iter().map(|part| part.to - part.from + 1).sum();
+    let carried: u64 = base.parts[1..]
+        .iter()
+        .map(|part| part.to - part.from + 1)
+        .sum();
     assert!(carried > 3, "{base:?}");
-    assert!(calls.entries as u64 <= carried + 64, "{} of {carried}", calls.entries);
+    assert!(
+        calls.entries as u64 <= carried + 64,
+        "{} of {carried}",
+        calls.entries
+    );
     chain.take_step(handed);
     chain.check();
 }

@@ -7,3 +7,4 @@ mod fixture;
 mod hand_offs;
 mod limits;
 mod summaries;
+mod trees;

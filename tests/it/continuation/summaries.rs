@@ -43,16 +43,25 @@ fn a_summary_is_settled_on_the_chain_and_is_no_turn() {
     // 520 tokens at 10 USD a million.
     let spent = old.head.value.counters.spend.get() - before.head.value.counters.spend.get();
     assert_eq!(spent, 520 * 10_000);
-    assert_eq!(old.head.value.counters.turns, before.head.value.counters.turns);
+    assert_eq!(
+        old.head.value.counters.turns,
+        before.head.value.counters.turns
+    );
     let used = new.head.value.counters.run_tokens - before.head.value.counters.run_tokens;
     assert_eq!(used, 520);
-    assert_eq!(new.head.value.carried_spend, Some(old.head.value.counters.spend));
+    assert_eq!(
+        new.head.value.carried_spend,
+        Some(old.head.value.counters.spend)
+    );
     assert_eq!(new.chain.value.account.spent, old.head.value.counters.spend);
     let results = chain.events(&first);
     let summary = results.iter().filter(|event| event["summary"] == true);
     assert_eq!(summary.count(), 1);
     let events: Vec<Value> = chain.events(&first);
-    let model = events.iter().find(|event| event["summary"] == true).unwrap();
+    let model = events
+        .iter()
+        .find(|event| event["summary"] == true)
+        .unwrap();
     assert_eq!(model["model"], "fast");
     chain.check();
 }

@@ -32,8 +32,8 @@ pub use genesis::{check_own_history, genesis_hash};
 pub use hand_off_phase::HandOffPhase;
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, DUE_NEW, EndIntent, ExternalHold, HEAD_BYTES_MAX,
-    HOLDS_MAX, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall,
-    StepKind, ToolRound, UsageCounters, WAIT_MAX,
+    HOLDS_MAX, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound,
+    UsageCounters, WAIT_MAX,
 };
 pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};
