@@ -41,10 +41,8 @@ impl ModelProvider for RecordingModel {
         };
         Box::pin(async move {
             on_delta(ReplyDelta::Text(text.clone()));
-            Ok(ModelCompletion {
-                usage: Some(usage),
-                ..ModelCompletion::new(vec![ReplyBlock::Text { text }], "stop")
-            })
+            let blocks = vec![ReplyBlock::Text { text }];
+            Ok(ModelCompletion::new(blocks, "stop").with_usage(usage))
         })
     }
 }

@@ -28,7 +28,7 @@ pub fn library(continuation: Value) -> MapLibrary {
     };
     MapLibrary::small()
         .with("model", "default", &model("default", WINDOW, "1"))
-        .with("model", "fast", &model("fast", 20_000, "10"))
+        .with("model", "fast", &model("fast", 20_000, "2"))
         .with("settings", "coordination", &settings)
 }
 

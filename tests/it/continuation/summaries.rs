@@ -40,9 +40,9 @@ fn a_summary_is_settled_on_the_chain_and_is_no_turn() {
     let before = chain.load(&first);
     chain.submit(text("a summary"));
     let (old, new) = (chain.load(&first), chain.load(&chain.thread));
-    // 520 tokens at 10 USD a million.
+    // 520 tokens at 2 USD a million.
     let spent = old.head.value.counters.spend.get() - before.head.value.counters.spend.get();
-    assert_eq!(spent, 520 * 10_000);
+    assert_eq!(spent, 520 * 2_000);
     assert_eq!(
         old.head.value.counters.turns,
         before.head.value.counters.turns
