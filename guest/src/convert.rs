@@ -131,7 +131,7 @@ pub fn step(handed: &StepHandle) -> exported::runner::Step {
                 name: call.name.clone(),
                 arguments: call.arguments.clone(),
                 idempotent: call.idempotent,
-                timeout: call.timeout.try_into().unwrap_or(COUNT_CAP_MAX as u32),
+                timeout: call.timeout.min(COUNT_CAP_MAX) as u32,
             })
             .collect(),
         until: step.until.map(instant),

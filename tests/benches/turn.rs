@@ -5,7 +5,8 @@
 //! step: only ratios of one run are meaningful. A harness that measures one candidate after the
 //! other cannot do that, so this one is our own. Nothing is asserted. One step is one commit of
 //! three operations: head, chain, entry. Steps alternate between a reply of about 2 KB that calls
-//! one tool and the tool's result of the same size.
+//! one tool and the tool's result of the same size. With the argument `places` it measures only a
+//! turn in a root, in a child and in a second link.
 
 #[path = "turn/budget.rs"]
 mod budget;
@@ -36,11 +37,16 @@ const STEPS: usize = 600;
 const STEPS_DURABLE: usize = 200;
 
 fn main() {
+    let asked = |word: &str| std::env::args().any(|argument| argument == word);
     // `cargo test --benches` runs this file, too: then it only proves that the bench works.
-    let steps = match std::env::args().any(|argument| argument == "--bench") {
+    let steps = match asked("--bench") {
         true => |steps| steps,
         false => |_| 4,
     };
+    if asked("places") {
+        print_places(&steps);
+        return;
+    }
     println!("a turn's commit, median of each; native is the same core compiled for this machine");
     println!(
         "  {:16} {:>9} {:>10} {:>10} {:>10} {:>9} {:>10} {:>7}",

@@ -132,6 +132,13 @@ fn only_growing_enums_are_non_exhaustive() {
 }
 
 #[test]
+fn the_library_of_the_contract_names_what_a_host_must_know() {
+    let files = tree::files();
+    let library = files.iter().find(|file| file.path == "wit/library.wit");
+    assert_tidy(wit::unnamed_words(&library.unwrap().text));
+}
+
+#[test]
 fn wit_hash_stands_in_the_changelog() {
     assert_tidy(wit::hash_problems(&tree::files()));
 }

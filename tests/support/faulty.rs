@@ -1,12 +1,9 @@
 //! A store that dies at a chosen commit, like a process that is killed before, or just after, its
-//! commit.
+//! commit; or that cannot be reached for a moment after it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use threadkeep::storage::{
-    CommitOp, CommitOutcome, LogEntry, RecordKey, RecordPage, StorageBackend, StorageError,
-    StoredRecord,
-};
+use threadkeep::storage::{CommitOp, CommitOutcome, StorageBackend, StorageError};
 
 /// The commit at which a store dies, and its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,14 +16,21 @@ pub enum DeathPoint {
     Unknown(u64),
     /// The commit is not made and answered with "outcome unknown"; the store lives on.
     UnknownLost(u64),
+    /// The commit is made and answered, and the call after it finds the store unreachable, once.
+    Away(u64),
 }
+
+/// A store is alive, dead, or away for one call.
+const ALIVE: u64 = 0;
+const DEAD: u64 = 1;
+const AWAY: u64 = 2;
 
 /// A store that dies at a chosen commit.
 pub struct FaultyStore {
     inner: Arc<dyn StorageBackend>,
     death: DeathPoint,
     commits: AtomicU64,
-    dead: AtomicU64,
+    state: AtomicU64,
 }
 
 impl FaultyStore {
@@ -36,7 +40,7 @@ impl FaultyStore {
             inner,
             death,
             commits: AtomicU64::new(0),
-            dead: AtomicU64::new(0),
+            state: AtomicU64::new(ALIVE),
         }
     }
 
@@ -46,14 +50,29 @@ impl FaultyStore {
     }
 
     fn check_alive(&self) -> Result<(), StorageError> {
-        match self.dead.load(Ordering::SeqCst) {
-            0 => Ok(()),
+        match self.state.load(Ordering::SeqCst) {
+            ALIVE => Ok(()),
+            AWAY => {
+                self.state.store(ALIVE, Ordering::SeqCst);
+                let message = "the store is away for a moment".to_owned();
+                Err(StorageError::Unavailable { message })
+            }
             _ => Err(dead_error()),
         }
     }
 
+    /// Passes a call on, unless the store is dead or away.
+    fn serve<T>(
+        &self,
+        _: &str,
+        call: impl FnOnce(&dyn StorageBackend) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        self.check_alive()?;
+        call(&*self.inner)
+    }
+
     fn die(&self) -> StorageError {
-        self.dead.store(1, Ordering::SeqCst);
+        self.state.store(DEAD, Ordering::SeqCst);
         dead_error()
     }
 }
@@ -72,34 +91,7 @@ fn unknown_error() -> StorageError {
 }
 
 impl StorageBackend for FaultyStore {
-    fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError> {
-        self.check_alive()?;
-        self.inner.get(keys)
-    }
-
-    fn scan(
-        &self,
-        collection: &str,
-        start: &str,
-        end: &str,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<RecordPage, StorageError> {
-        self.check_alive()?;
-        self.inner.scan(collection, start, end, limit, reverse)
-    }
-
-    fn read_log(
-        &self,
-        log: &str,
-        partition: &str,
-        start: u64,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Vec<LogEntry>, StorageError> {
-        self.check_alive()?;
-        self.inner.read_log(log, partition, start, limit, reverse)
-    }
+    crate::delegate_calls!(through serve: get, scan, read_log);
 
     fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError> {
         self.check_alive()?;
@@ -115,6 +107,11 @@ impl StorageBackend for FaultyStore {
                 Err(unknown_error())
             }
             DeathPoint::UnknownLost(at) if at == n => Err(unknown_error()),
+            DeathPoint::Away(at) if at == n => {
+                let done = self.inner.commit(ops, closing);
+                self.state.store(AWAY, Ordering::SeqCst);
+                done
+            }
             _ => self.inner.commit(ops, closing),
         }
     }

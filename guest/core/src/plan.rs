@@ -15,7 +15,9 @@ mod writes;
 pub use joined_plan::{COMMIT_BYTES_MAX, COMMIT_OPS_MAX, PlanJoinError};
 pub use money::ChainFunds;
 pub use other_threads::{DueCall, due_calls, is_revival};
-pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
+pub use related_thread::{
+    ParentHead, RelatedThread, WaitStanding, is_to_be_revived, wait_standing,
+};
 pub use tree_entries::{due_write, is_indexed_as_interrupted, is_tree_entry};
 pub use writes::{StoreWrite, WriteCondition, index_write};
 use writes::{index_delete, push_replacement};
@@ -64,11 +66,11 @@ pub struct LoadedThread {
     pub chain: StoredRecord<ChainRecord>,
     /// The chains of [`ChainRecord::above`], in that order; empty where a thread is loaded to be
     /// shown, or where one of them is missing or cannot be read (see
-    /// [`LoadedThread::has_lost_account`]).
+    /// [`LoadedThread::has_lost_account`]). One of a newer format is among them.
     pub above: Vec<StoredRecord<ChainRecord>>,
-    /// The thread that spawned it, if one did and its head can be read; `None` where a thread is
+    /// The thread that spawned it, if one did and its head was read; `None` where a thread is
     /// loaded to be shown.
-    pub parent: Option<RelatedThread>,
+    pub parent: Option<ParentHead>,
 }
 
 impl LoadedThread {
@@ -93,8 +95,10 @@ impl LoadedThread {
     }
 
     /// Refuses to write where a newer program has written: the fields that this one does not know
-    /// would be lost. An entry of a newer format has a head of that format. An account above that
-    /// is newer is left out when the thread is loaded, as one that is lost.
+    /// would be lost. An entry of a newer format has a head of that format. Below an account of a
+    /// newer format nothing is written either: what the thread spends, and that it has ended, could
+    /// not be recorded there, and nobody would make up for it. So the thread stays as it is, and is
+    /// due, until a program that knows the format goes on with it.
     ///
     /// # Errors
     /// [`Error::NewerFormat`] with the first such record.
@@ -105,7 +109,10 @@ impl LoadedThread {
             (&thread.id, "head", self.head.value.format),
             (&thread.chain, "chain", self.chain.value.format),
         ];
-        match own.into_iter().find(|(.., format)| *format > FORMAT) {
+        let above = self.above.iter().zip(&self.chain.value.above);
+        let above = above.map(|(chain, root)| (root, "chain", chain.value.format));
+        let mut all = own.into_iter().chain(above);
+        match all.find(|(.., format)| *format > FORMAT) {
             None => Ok(()),
             Some((thread, record, format)) => Err(Error::NewerFormat {
                 thread: thread.clone(),

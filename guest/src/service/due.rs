@@ -9,7 +9,7 @@
 use super::due_entries::{DueNames, FIRST_DUE, tree_names};
 use super::place::keys_above;
 use super::registry::PAGE_THREADS_MAX;
-use super::store::{accounts_above, check_cursor};
+use super::store::check_cursor;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
@@ -165,7 +165,7 @@ impl<P: HostPorts> ThreadService<P> {
         let mut due = Vec::with_capacity(chosen.len());
         for (mut loaded, revives) in chosen {
             if revives {
-                loaded.above = accounts_above(&items, &loaded.chain.value);
+                loaded.above = self.accounts_above(&items, &loaded.chain.value);
                 if !is_to_be_revived(&loaded, self.read_ceiling(&mut ceiling)?) {
                     continue;
                 }

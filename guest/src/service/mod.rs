@@ -29,6 +29,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::settings::PinnedSettings;
+use threadkeep_core::thread::{ChainRecord, ThreadRecord};
 
 /// Most pins that a warm instance keeps. A pin never changes, so a turn need not read and parse it
 /// again.
@@ -108,6 +109,8 @@ pub struct ThreadService<P> {
     ports: P,
     pins: RefCell<Vec<(String, Rc<PinnedSettings>)>>,
     places: RefCell<Vec<place::KnownPlace>>,
+    threads: RefCell<Vec<place::ParsedRecord<ThreadRecord>>>,
+    chains: RefCell<Vec<place::ParsedRecord<ChainRecord>>>,
 }
 
 impl<P: HostPorts> ThreadService<P> {
@@ -117,6 +120,8 @@ impl<P: HostPorts> ThreadService<P> {
             ports,
             pins: RefCell::new(Vec::new()),
             places: RefCell::new(Vec::new()),
+            threads: RefCell::new(Vec::new()),
+            chains: RefCell::new(Vec::new()),
         }
     }
 

@@ -8,17 +8,23 @@
 //! while the thread is there. So under a known root whose records are gone or unreadable since,
 //! `ready` of a warm instance answers what the indexes tell, and no error.
 
-use super::ThreadService;
-use super::store::find_record;
+use super::store::{find_item, parse_record};
+use super::{Error, ThreadService};
 use crate::ports::{HostPorts, StoredItem};
+use std::cell::RefCell;
+use std::rc::Rc;
+use threadkeep_core::json::FromJson;
 use threadkeep_core::ledger::ACCOUNTS_MAX;
-use threadkeep_core::plan::StoredRecord;
+use threadkeep_core::plan::{ParentHead, StoredRecord};
 use threadkeep_core::thread::{ChainRecord, ThreadRecord};
 use threadkeep_core::{id, key};
 
-/// Most places that a warm instance keeps: as many as the runs of one tree that a driver performs
+/// Most places, and most parsed records of a kind, that a warm instance keeps: as many as the runs of one tree that a driver performs
 /// at once.
 const PLACES_MAX: usize = 64;
+/// Longest text of a parsed record that is kept, in bytes. Records of threads with long inputs are
+/// longer; they are parsed each time.
+const PARSED_BYTES_MAX: usize = 8 * 1024;
 
 /// The records around a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,9 +45,21 @@ pub struct KnownPlace {
     /// Key of the thread.
     thread: String,
     /// Its place.
-    place: ThreadPlace,
+    place: Rc<ThreadPlace>,
     /// True if the children of its chain have index entries by number.
     indexed: bool,
+}
+
+/// A record that was parsed, with its text: the same text is not parsed again. A turn reads its
+/// thread's own record and, in a child, the chains above, and changes them seldom.
+#[derive(Debug, Clone)]
+pub struct ParsedRecord<T> {
+    /// Its key.
+    name: String,
+    /// Its text.
+    text: String,
+    /// What the text says.
+    record: T,
 }
 
 impl ThreadPlace {
@@ -52,26 +70,6 @@ impl ThreadPlace {
             above: Vec::new(),
             parent: None,
             parent_tip: None,
-        }
-    }
-
-    /// Returns the place that these records name. The tip of the chain above is the one that
-    /// its record among the items names, or else the thread that spawned this one.
-    pub fn named_by(thread: &ThreadRecord, chain: &ChainRecord, items: &[StoredItem]) -> Self {
-        let valid = |id: &String| id::check_id("id", id).is_ok();
-        let parent = chain.parent.as_ref().filter(|parent| valid(parent));
-        let parent = parent.map(|parent| id::key(parent));
-        let parent_tip = parent.as_ref().and_then(|root| {
-            let record = find_record::<ChainRecord>(items, key::CHAIN, root);
-            let tip = record.ok().flatten().map(|record| record.value.tip);
-            let tip = tip.filter(valid);
-            tip.or_else(|| thread.parent.clone().filter(valid))
-        });
-        Self {
-            root: id::key(&thread.chain),
-            above: keys_above(chain),
-            parent,
-            parent_tip,
         }
     }
 
@@ -105,12 +103,102 @@ pub fn keys_above(chain: &ChainRecord) -> Vec<String> {
     above.map(|id| id::key(id)).collect()
 }
 
+/// Parses a record, unless its text is the one that was parsed last under its key.
+pub fn parse_once<T: FromJson + Clone>(
+    parsed: &RefCell<Vec<ParsedRecord<T>>>,
+    item: &StoredItem,
+) -> Result<T, Error> {
+    let mut parsed = parsed.borrow_mut();
+    let place = parsed.iter().position(|known| known.name == item.name);
+    if let Some(known) = place.map(|place| &parsed[place])
+        && known.text == item.value
+    {
+        return Ok(known.record.clone());
+    }
+    let record: T = parse_record(item)?;
+    let oldest = (parsed.len() >= PLACES_MAX).then_some(0);
+    if let Some(place) = place.or(oldest) {
+        parsed.remove(place);
+    }
+    if item.value.len() <= PARSED_BYTES_MAX {
+        parsed.push(ParsedRecord {
+            name: item.name.clone(),
+            text: item.value.clone(),
+            record: record.clone(),
+        });
+    }
+    Ok(record)
+}
+
+/// Returns the tip of the chain that spawned another, if its head was read.
+#[inline(never)]
+pub fn find_parent(
+    items: &[StoredItem],
+    place: &ThreadPlace,
+    chain: &ChainRecord,
+) -> Option<ParentHead> {
+    let (tip, of) = (place.parent_tip.as_ref()?, chain.parent.as_ref()?);
+    let item = find_item(items, key::HEAD, &id::key(tip))?;
+    Some(ParentHead {
+        id: tip.clone(),
+        chain: of.clone(),
+        version: item.version,
+        text: item.value.clone(),
+    })
+}
+
 impl<P: HostPorts> ThreadService<P> {
+    /// Returns the place that these records name. The tip of the chain above is the one that its
+    /// record among the items names, or else the thread that spawned this one.
+    pub fn place_named_by(
+        &self,
+        thread: &ThreadRecord,
+        chain: &ChainRecord,
+        items: &[StoredItem],
+    ) -> ThreadPlace {
+        let valid = |id: &String| id::check_id("id", id).is_ok();
+        let parent = chain.parent.as_ref().filter(|parent| valid(parent));
+        let parent = parent.map(|parent| id::key(parent));
+        let parent_tip = parent.as_ref().and_then(|root| {
+            let tip = self.chain_above(items, root).map(|found| found.value.tip);
+            let tip = tip.filter(valid);
+            tip.or_else(|| thread.parent.clone().filter(valid))
+        });
+        ThreadPlace {
+            root: id::key(&thread.chain),
+            above: keys_above(chain),
+            parent,
+            parent_tip,
+        }
+    }
+
+    /// Returns the chains above another, from the nearest up to the first that is missing or cannot
+    /// be read.
+    #[inline(never)]
+    pub fn accounts_above(
+        &self,
+        items: &[StoredItem],
+        chain: &ChainRecord,
+    ) -> Vec<StoredRecord<ChainRecord>> {
+        let above = chain.above.iter();
+        let found = above.map_while(|root| self.chain_above(items, &id::key(root)));
+        found.collect()
+    }
+
+    /// Returns the chain under this key among the items, if it is there and can be read.
+    fn chain_above(&self, items: &[StoredItem], root: &str) -> Option<StoredRecord<ChainRecord>> {
+        let item = find_item(items, key::CHAIN, root)?;
+        Some(StoredRecord {
+            version: item.version,
+            value: parse_once(&self.chains, item).ok()?,
+        })
+    }
+
     /// Returns the place of a thread, if it is remembered.
-    pub fn known_place(&self, thread: &str) -> Option<ThreadPlace> {
+    pub fn known_place(&self, thread: &str) -> Option<Rc<ThreadPlace>> {
         let places = self.places.borrow();
         let known = places.iter().find(|known| known.thread == thread);
-        known.map(|known| known.place.clone())
+        known.map(|known| Rc::clone(&known.place))
     }
 
     /// Returns true if the thread is known as the root of a tree whose chains have index entries.
@@ -130,7 +218,7 @@ impl<P: HostPorts> ThreadService<P> {
     pub fn remember_place(
         &self,
         thread: &str,
-        place: ThreadPlace,
+        place: Rc<ThreadPlace>,
         chain: &StoredRecord<ChainRecord>,
     ) {
         let mut places = self.places.borrow_mut();

@@ -1,20 +1,19 @@
 //! Loads records by id and entries by version, and commits plans.
 
-use super::place::ThreadPlace;
+use super::place::{ThreadPlace, find_parent, parse_once};
 use super::registry::loaded_from_plan;
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, RecordDamage, StorageError, StoredItem};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::history::Entry;
 use threadkeep_core::json::{self, FromJson};
 use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
-use threadkeep_core::plan::{
-    CommitPlan, DecisionContext, LoadedThread, RelatedThread, StoredRecord,
-};
+use threadkeep_core::plan::{CommitPlan, DecisionContext, LoadedThread, StoredRecord};
 use threadkeep_core::runner::CommitDecision;
-use threadkeep_core::thread::{ChainRecord, FORMAT, Head, ThreadRecord, find_contradiction};
+use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord, find_contradiction};
 use threadkeep_core::{id, key};
 
 /// Most times that a conflicting decision is made before the caller gets `unavailable`.
@@ -105,9 +104,7 @@ pub fn find_record<T: FromJson>(
     collection: &str,
     name: &str,
 ) -> Result<Option<StoredRecord<T>>, Error> {
-    items
-        .iter()
-        .find(|item| item.collection == collection && item.name == name)
+    find_item(items, collection, name)
         .map(|item| {
             Ok(StoredRecord {
                 version: item.version,
@@ -117,40 +114,15 @@ pub fn find_record<T: FromJson>(
         .transpose()
 }
 
-/// Returns the tip of the chain that spawned another, if its head can be read.
-#[inline(never)]
-fn find_parent(
-    items: &[StoredItem],
-    place: &ThreadPlace,
-    chain: &ChainRecord,
-) -> Option<RelatedThread> {
-    let (tip, of) = (place.parent_tip.as_ref()?, chain.parent.as_ref()?);
-    let head: StoredRecord<Head> = find_record(items, key::HEAD, &id::key(tip))
-        .ok()
-        .flatten()?;
-    // The head of a parent that a newer program has written is not changed: its wait ends by time.
-    if head.value.format > FORMAT {
-        return None;
-    }
-    Some(RelatedThread {
-        id: tip.clone(),
-        chain: of.clone(),
-        head,
-    })
-}
-
-/// Returns the chains above another, from the nearest up to the first that is missing or cannot be
-/// read.
-#[inline(never)]
-pub fn accounts_above(items: &[StoredItem], chain: &ChainRecord) -> Vec<StoredRecord<ChainRecord>> {
-    let above = chain.above.iter();
-    above
-        .map_while(|root| {
-            let found: StoredRecord<ChainRecord> =
-                find_record(items, key::CHAIN, &id::key(root)).ok()??;
-            (found.value.format <= FORMAT).then_some(found)
-        })
-        .collect()
+/// Returns the item of this collection and name, if it is there.
+pub fn find_item<'a>(
+    items: &'a [StoredItem],
+    collection: &str,
+    name: &str,
+) -> Option<&'a StoredItem> {
+    items
+        .iter()
+        .find(|item| item.collection == collection && item.name == name)
 }
 
 /// Returns the thread record under this key. A record of another thread, or with an invalid chain
@@ -160,7 +132,14 @@ pub(super) fn find_thread_record(
     items: &[StoredItem],
     key: &str,
 ) -> Result<Option<StoredRecord<ThreadRecord>>, Error> {
-    let record: Option<StoredRecord<ThreadRecord>> = find_record(items, key::THREAD, key)?;
+    check_thread_record(find_record(items, key::THREAD, key)?, key)
+}
+
+/// Refuses the record under this key if it is of another thread, or contradicts itself.
+fn check_thread_record(
+    record: Option<StoredRecord<ThreadRecord>>,
+    key: &str,
+) -> Result<Option<StoredRecord<ThreadRecord>>, Error> {
     match record {
         Some(record) if id::key(&record.value.id) != key => {
             let other = id::printable_id(&record.value.id);
@@ -216,7 +195,7 @@ impl<P: HostPorts> ThreadService<P> {
         id::check_id("thread", thread)?;
         let own = id::key(thread);
         let place = self.known_place(&own);
-        let mut place = place.unwrap_or_else(|| ThreadPlace::of_root(&own));
+        let mut place = place.unwrap_or_else(|| Rc::new(ThreadPlace::of_root(&own)));
         for _ in 0..LOAD_READS_MAX {
             let related = place.related_keys(&own);
             let related: Vec<(&str, &str)> = related
@@ -229,7 +208,7 @@ impl<P: HostPorts> ThreadService<P> {
                 (key::CHAIN, place.root.as_str()),
             ];
             let items = self.read_with_related(&records, &related)?;
-            let record = find_thread_record(&items, &own)?;
+            let record = self.own_record(&items, &own)?;
             let head: Option<StoredRecord<Head>> = find_record(&items, key::HEAD, &own)?;
             let (record, head) = match (record, head) {
                 (Some(record), Some(head)) => (record, head),
@@ -246,26 +225,40 @@ impl<P: HostPorts> ThreadService<P> {
                     let message = format!("the chain record of {thread} is missing");
                     return Err(CoreError::Corrupt(message).into());
                 }
-                place = ThreadPlace::of_root(&root);
+                place = Rc::new(ThreadPlace::of_root(&root));
                 continue;
             };
             check_records(&record.value, &head.value, &chain.value)?;
-            let named = ThreadPlace::named_by(&record.value, &chain.value, &items);
-            if named == place {
+            let named = self.place_named_by(&record.value, &chain.value, &items);
+            if named == *place {
                 let parent = find_parent(&items, &place, &chain.value);
                 self.remember_place(&own, place, &chain);
                 return Ok(LoadedThread {
                     parent,
-                    above: accounts_above(&items, &chain.value),
+                    above: self.accounts_above(&items, &chain.value),
                     thread: record,
                     head,
                     chain,
                 });
             }
-            place = named;
+            place = Rc::new(named);
         }
         let message = format!("the links above {thread} kept changing: repeat the call");
         Err(StorageError::Unavailable(CONTENTION.into(), message).into())
+    }
+
+    /// Returns the record of the thread that is loaded.
+    fn own_record(
+        &self,
+        items: &[StoredItem],
+        own: &str,
+    ) -> Result<Option<StoredRecord<ThreadRecord>>, Error> {
+        let parse = |item: &StoredItem| {
+            let version = item.version;
+            parse_once(&self.threads, item).map(|value| StoredRecord { version, value })
+        };
+        let record = find_item(items, key::THREAD, own).map(parse).transpose()?;
+        check_thread_record(record, own)
     }
 
     /// Reads the records of a thread in one read with those of related threads. One that cannot be
@@ -329,7 +322,7 @@ impl<P: HostPorts> ThreadService<P> {
         let valid: Vec<&String> = valid.collect();
         let root = |key: &&String| {
             self.known_place(key)
-                .map_or_else(|| (*key).clone(), |p| p.root)
+                .map_or_else(|| (*key).clone(), |place| place.root.clone())
         };
         let roots: BTreeSet<String> = valid.iter().map(root).collect();
         let threads = valid.iter().flat_map(|key| {

@@ -1,11 +1,13 @@
-//! The audit of what a thread rests on: the parts of its base, and the entries that they name.
+//! The audit of what a thread rests on: the parts of its base, the entries that they name, and the
+//! calls that those leave open.
 
+use super::history::PAGE_ENTRIES;
 use super::record_reader::{RecordSnapshot, key_of, list, number, sha256_hex, text};
 use super::thread::ThreadRecords;
 use super::{StoreAudit, StoreInvariant, UnconfirmedFindings, printable_text};
 use crate::storage::{RecordKey, StorageError};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl StoreAudit<'_> {
     /// Checks the parts of a thread's base, if it has one: they are in order and reach to its
@@ -68,17 +70,103 @@ impl StoreAudit<'_> {
         Ok(())
     }
 
+    /// Returns the calls without a result at the end of a thread's base, by version and index: the
+    /// thread that rests on them answers them. `None` if entries of the base cannot be read, which
+    /// is a finding of [`Self::check_base`].
+    pub(super) fn calls_open_in_base(
+        &self,
+        thread: &Value,
+    ) -> Result<Option<BTreeSet<(u64, u64)>>, StorageError> {
+        let own = key_of(&thread["id"]);
+        let mut newest_first = Vec::new();
+        for part in list(&thread["base"]["parts"]).iter().rev() {
+            let key = key_of(&part["thread"]);
+            if key == own {
+                continue;
+            }
+            match self.read_last_round(&key, part, &mut newest_first) {
+                Ok(Some(true)) => {}
+                Ok(Some(false)) => break,
+                Ok(None) | Err(StorageError::Corrupt { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        let mut open = BTreeSet::new();
+        for (version, entry) in newest_first.iter().rev() {
+            for (index, event) in list(&entry["events"]).iter().enumerate() {
+                match text(&event["type"]) {
+                    "tool_use" => open.insert((*version, index as u64)),
+                    "tool_result" => {
+                        open.remove(&(number(&event["version"]), number(&event["index"])))
+                    }
+                    _ => false,
+                };
+            }
+        }
+        Ok(Some(open))
+    }
+
+    /// Adds the entries of a part, newest first, down to the last calls of a model or to the last
+    /// request to one, at which no call is open. Returns true if the part has neither, and `None`
+    /// if an entry is missing.
+    fn read_last_round(
+        &self,
+        key: &str,
+        part: &Value,
+        newest_first: &mut Vec<(u64, Value)>,
+    ) -> Result<Option<bool>, StorageError> {
+        let Some(length) = self.base_length_of(key)? else {
+            return Ok(None);
+        };
+        let (from, mut next) = (number(&part["from"]), number(&part["to"]));
+        while next >= from && next > length {
+            let position = next - length;
+            let page = u32::try_from(next - from + 1).map_or(PAGE_ENTRIES, |n| n.min(PAGE_ENTRIES));
+            let lines = self
+                .storage
+                .read_log("history", key, position, page, true)?;
+            if lines.first().is_none_or(|line| line.position != position) {
+                return Ok(None);
+            }
+            for line in lines {
+                let entry: Value = serde_json::from_str(&line.value).unwrap_or_default();
+                if !entry.is_object() {
+                    return Ok(None);
+                }
+                let admitted = &entry["admitted"];
+                if admitted.is_object() && admitted["key"].is_null() {
+                    return Ok(Some(false));
+                }
+                let mut events = list(&entry["events"]).iter();
+                let calls = events.any(|event| text(&event["type"]) == "tool_use");
+                newest_first.push((line.position + length, entry));
+                if calls {
+                    return Ok(Some(false));
+                }
+                next = line.position + length - 1;
+            }
+        }
+        Ok(Some(true))
+    }
+
+    /// Returns the length of the base of a thread; `None` if its record is missing.
+    fn base_length_of(&self, key: &str) -> Result<Option<u64>, StorageError> {
+        let found = RecordSnapshot::read_in_parts(self.storage, &[RecordKey::new("thread", key)])?;
+        let owner = found.json("thread", key);
+        let length = number(&owner["base"]["length"]);
+        Ok(owner.is_object().then_some(length))
+    }
+
     /// Returns the hash of an own entry of a thread; `None` if there is none or it cannot be read,
     /// which is a finding about that thread.
     fn hash_of_entry(&self, key: &str, version: u64) -> Result<Option<String>, StorageError> {
-        let found = RecordSnapshot::read_in_parts(self.storage, &[RecordKey::new("thread", key)]);
-        let owner: Value = match found {
-            Ok(found) => found.json("thread", key),
-            Err(StorageError::Corrupt { .. }) => return Ok(None),
+        let length = match self.base_length_of(key) {
+            Ok(Some(length)) => length,
+            Ok(None) | Err(StorageError::Corrupt { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let position = version.saturating_sub(number(&owner["base"]["length"]));
-        if position == 0 || !owner.is_object() {
+        let position = version.saturating_sub(length);
+        if position == 0 {
             return Ok(None);
         }
         match self.storage.read_log("history", key, position, 1, false) {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The kinds of tokens that are counted.
 pub(super) const TOKEN_KINDS: [&str; 5] = ["input", "output", "read", "write", "reasoning"];
 /// Entries of one read.
-const PAGE_ENTRIES: u32 = 100;
+pub(super) const PAGE_ENTRIES: u32 = 100;
 
 /// An attempt that was charged without a reported usage.
 struct ChargedAttempt {
@@ -25,6 +25,9 @@ pub(super) struct HistoryReplay {
     /// Version after which the thread's own entries begin, once its record was read. The position
     /// of an entry in the log is its version less this.
     base: Option<u64>,
+    /// Calls that the base leaves open, which the first own entries answer; `None` where entries of
+    /// the base cannot be read.
+    open_in_base: Option<BTreeSet<(u64, u64)>>,
     pub(super) hash: String,
     pub(super) run: u64,
     pub(super) turns: u64,
@@ -48,6 +51,7 @@ impl HistoryReplay {
         Self {
             version: 0,
             base: None,
+            open_in_base: None,
             hash: String::new(),
             run: 0,
             turns: 0,
@@ -63,12 +67,10 @@ impl HistoryReplay {
     }
 
     /// Begins after the base of the thread with this record, with the hash that binds the history
-    /// to its thread and chain and to the parts of the base. A base never changes, so only the
-    /// first call counts.
-    pub(super) fn begin(&mut self, thread: &Value) {
-        if self.base.is_some() {
-            return;
-        }
+    /// to its thread and chain and to the parts of the base, and with the calls that the base
+    /// leaves open.
+    fn begin(&mut self, thread: &Value, open_in_base: Option<BTreeSet<(u64, u64)>>) {
+        self.open_in_base = open_in_base;
         let base = number(&thread["base"]["length"]);
         let mut parts = vec!["threadkeep/1", text(&thread["id"]), text(&thread["chain"])];
         let hashes = list(&thread["base"]["parts"]).iter();
@@ -102,6 +104,10 @@ impl HistoryReplay {
         let entry: Value = serde_json::from_str(stored).unwrap_or_default();
         let version = self.version + 1;
         let expected = version - self.base();
+        if !self.has_entries() {
+            self.open_calls
+                .extend(self.open_in_base.iter().flatten().copied());
+        }
         if position != expected || number(&entry["version"]) != version {
             let found = match entry.is_object() {
                 true => format!(
@@ -236,7 +242,8 @@ impl HistoryReplay {
             }
             "tool_result" => {
                 let call = (number(&event["version"]), number(&event["index"]));
-                if !self.open_calls.remove(&call) {
+                let unread = self.open_in_base.is_none() && call.0 <= self.base();
+                if !self.open_calls.remove(&call) && !unread {
                     let (of, at) = call;
                     let expected = format!("one result of the call {at} of the version {of}");
                     let found = format!("a second one in the version {version}, or no such call");
@@ -290,6 +297,19 @@ impl HistoryReplay {
 }
 
 impl StoreAudit<'_> {
+    /// Begins a replay after the base of the thread with this record. A base never changes, so only
+    /// the first call counts.
+    pub(super) fn begin_replay(
+        &self,
+        thread: &Value,
+        told: &mut HistoryReplay,
+    ) -> Result<(), StorageError> {
+        if told.base.is_none() {
+            told.begin(thread, self.calls_open_in_base(thread)?);
+        }
+        Ok(())
+    }
+
     /// Replays a history up to and including a version, or to its end if that comes first.
     pub(super) fn replay_history(
         &mut self,

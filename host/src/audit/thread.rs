@@ -119,7 +119,7 @@ impl StoreAudit<'_> {
                 }
                 Err(error) => return Err(error),
             };
-            told.begin(&seen.thread);
+            self.begin_replay(&seen.thread, &mut told)?;
             self.carry_run(&seen.thread, &mut told)?;
             let version = number(&seen.head["version"]);
             match self.replay_history(key, &mut told, version) {

@@ -6,6 +6,7 @@ mod cli;
 mod documents;
 pub(crate) mod fixture;
 mod live_stores;
+mod open_bases;
 mod planted_chains;
 mod planted_indexes;
 mod planted_violations;

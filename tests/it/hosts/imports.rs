@@ -8,10 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use threadkeep::clock::{ClockTime, HostClock, ManualClock};
 use threadkeep::library::{LibraryError, TenantLibrary};
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep::storage::{
-    CommitOp, CommitOutcome, LogEntry, RecordKey, RecordPage, StorageBackend, StorageError,
-    StoredRecord,
-};
+use threadkeep::storage::{StorageBackend, StorageError};
 
 /// A failure of the host's own in the middle of an import, which unwinds through the component.
 pub struct ThrownImport(pub &'static str);
@@ -109,39 +106,7 @@ impl ScenarioImports {
 }
 
 impl StorageBackend for ScenarioImports {
-    fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError> {
-        self.serve("storage.get", |store| store.get(keys))
-    }
-
-    fn scan(
-        &self,
-        collection: &str,
-        start: &str,
-        end: &str,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<RecordPage, StorageError> {
-        self.serve("storage.scan", |store| {
-            store.scan(collection, start, end, limit, reverse)
-        })
-    }
-
-    fn read_log(
-        &self,
-        log: &str,
-        partition: &str,
-        start: u64,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Vec<LogEntry>, StorageError> {
-        self.serve("storage.read-log", |store| {
-            store.read_log(log, partition, start, limit, reverse)
-        })
-    }
-
-    fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError> {
-        self.serve("storage.commit", |store| store.commit(ops, closing))
-    }
+    threadkeep_tests::delegate_calls!(through serve: get, scan, read_log, commit);
 }
 
 impl HostClock for ScenarioImports {

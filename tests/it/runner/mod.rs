@@ -11,4 +11,5 @@ mod newer_formats;
 mod ports;
 pub mod random_requests;
 mod regressions;
+mod unreachable_stores;
 mod usage_correction;

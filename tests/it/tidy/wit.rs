@@ -3,6 +3,8 @@
 
 use super::tree::SourceFile;
 use threadkeep_core::hash::sha256_text;
+use threadkeep_core::limits::ThreadCaps;
+use threadkeep_core::settings::{FRONT_MATTER_FIELDS, builtin_tools};
 
 /// Beginnings of the items of a package, an interface or a world.
 const ITEMS: [&str; 10] = [
@@ -95,6 +97,21 @@ fn is_any(line: &str, beginnings: &[&str]) -> bool {
 
 fn is_function(line: &str) -> bool {
     line.contains("func(") || line.starts_with("constructor(")
+}
+
+/// Returns the names that a host has to know and that the docs of `library` do not say: keys of
+/// front matter, tools of the component's own, presets.
+pub fn unnamed_words(library: &str) -> Vec<String> {
+    let tools = builtin_tools().map(|tool| tool.name);
+    let presets = ["local", "strict"].map(str::to_owned);
+    let known = presets
+        .iter()
+        .all(|name| ThreadCaps::for_preset(name).is_some());
+    assert!(known, "{presets:?}");
+    let keys = FRONT_MATTER_FIELDS.map(str::to_owned);
+    let words = tools.chain(presets).chain(keys);
+    let unnamed = words.filter(|word| !library.contains(&format!("`{word}`")));
+    unnamed.collect()
 }
 
 /// Returns the problems of the line `WIT <version>: <hash>` of the changelog.

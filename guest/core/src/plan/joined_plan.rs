@@ -105,9 +105,10 @@ impl CommitPlan {
         for (above, root) in after.above.iter_mut().zip(&loaded.chain.value.above) {
             self.replace(above, key::CHAIN, &id::key(root))?;
         }
-        if let Some(parent) = &mut after.parent {
-            let parent_key = id::key(&parent.id);
-            self.replace(&mut parent.head, key::HEAD, &parent_key)?;
+        if let Some(parent) = &mut after.parent
+            && let Some(text) = self.written_text(key::HEAD, &id::key(&parent.id))
+        {
+            text.clone_into(&mut parent.text);
         }
         Ok(after)
     }

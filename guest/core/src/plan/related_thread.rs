@@ -8,8 +8,8 @@ use super::writes::{StoreWrite, push_replacement};
 use super::{LoadedThread, StoredRecord, ThreadChange};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
-use crate::thread::{Head, StatusCause, ThreadStatus, find_reached_cap};
-use crate::{id, key};
+use crate::thread::{FORMAT, Head, StatusCause, ThreadStatus, find_reached_cap};
+use crate::{id, json, key};
 
 /// Another thread, as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,36 @@ pub struct RelatedThread {
     pub chain: String,
     /// Its head.
     pub head: StoredRecord<Head>,
+}
+
+/// The thread that spawned another: the tip of the chain above. Its head is parsed only where the
+/// other has stopped, because a turn of a child changes nothing there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParentHead {
+    /// Its id.
+    pub id: String,
+    /// Id of its chain.
+    pub chain: String,
+    /// The store's version of its head.
+    pub version: u64,
+    /// Text of its head.
+    pub text: String,
+}
+
+impl ParentHead {
+    /// Returns the thread with its head; `None` if that cannot be read, or was written by a newer
+    /// program: then it is not changed, and a wait of the thread ends by time.
+    fn read(&self) -> Option<RelatedThread> {
+        let head: Head = json::read(&self.text).ok()?;
+        (head.format <= FORMAT).then(|| RelatedThread {
+            id: self.id.clone(),
+            chain: self.chain.clone(),
+            head: StoredRecord {
+                version: self.version,
+                value: head,
+            },
+        })
+    }
 }
 
 /// The changed head of another thread.
@@ -73,12 +103,15 @@ impl ThreadChange<'_> {
         }
         let no_money = now == WaitStanding::Interrupted && is_short_of_money(&self.head);
         let number = self.chain.number;
+        let Some(parent) = parent.read() else {
+            return;
+        };
         let head = match parent.head.value.status {
-            ThreadStatus::Running | ThreadStatus::Waiting => self.related_head_mut(&parent.clone()),
+            ThreadStatus::Running | ThreadStatus::Waiting => self.related_head_mut(&parent),
             // A suspended parent may be about to resume its wait: its decision must conflict like
             // that of a running one.
             ThreadStatus::Suspended if has_open_wait(&parent.head.value) => {
-                self.related_head_mut(&parent.clone())
+                self.related_head_mut(&parent)
             }
             _ => return,
         };
@@ -222,6 +255,7 @@ pub fn is_to_be_revived(loaded: &LoadedThread, ceiling: ThreadCaps) -> bool {
         || wait_standing(head, shares, ceiling) != WaitStanding::Interrupted
         || account.frozen
         || loaded.has_lost_account()
+        || loaded.check_formats().is_err()
     {
         return false;
     }

@@ -8,8 +8,9 @@ use crate::error::Error;
 use crate::json::{JsonObject, JsonValue};
 use crate::limits::ThreadCaps;
 
-/// Fields of front matter. Those from `name` on are for people and are not read.
-const FRONT_MATTER_FIELDS: [&str; 17] = [
+/// Fields of front matter; any other is refused. Those from `name` on are for people and are not
+/// read.
+pub const FRONT_MATTER_FIELDS: [&str; 17] = [
     "model",
     "limits",
     "capabilities",

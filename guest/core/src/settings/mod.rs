@@ -14,7 +14,7 @@ mod tool;
 pub use builtin::{BuiltinCall, SpawnCall, WaitCall, builtin_tools};
 pub use builtin_tools::is_builtin_tool;
 pub use coordination::{CoordinationSettings, MILLION, WAIT_MILLIS_DEFAULT};
-pub use directive::{Directive, InputSpec, render_prompt};
+pub use directive::{Directive, FRONT_MATTER_FIELDS, InputSpec, render_prompt};
 pub use limits::parse_limits;
 pub use model::Model;
 pub use pin::{PinnedContinuation, PinnedSettings, Policy, named_spend, resolve_settings};

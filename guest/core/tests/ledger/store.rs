@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 use threadkeep_core::json::{self, FromJson};
-use threadkeep_core::plan::{
-    LoadedThread, RelatedThread, StoreWrite, StoredRecord, WriteCondition,
-};
+use threadkeep_core::plan::{LoadedThread, ParentHead, StoreWrite, StoredRecord, WriteCondition};
 use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord};
 use threadkeep_core::{id, key};
 
@@ -47,10 +45,14 @@ impl TestStore {
         let above = above.map(|above| self.get(key::CHAIN, &id::key(above)));
         let parent = record.value.parent.as_ref();
         let parent = parent.zip(chain.value.parent.as_ref());
-        let parent = parent.map(|(parent, of)| RelatedThread {
-            id: parent.clone(),
-            chain: of.clone(),
-            head: self.get(key::HEAD, &id::key(parent)),
+        let parent = parent.map(|(parent, of)| {
+            let (version, text) = &self.records[&(key::HEAD.to_owned(), id::key(parent))];
+            ParentHead {
+                id: parent.clone(),
+                chain: of.clone(),
+                version: *version,
+                text: text.clone(),
+            }
         });
         LoadedThread {
             parent,

@@ -3,6 +3,7 @@
 mod reads;
 mod refusals;
 mod repeats;
+mod steps;
 
 use super::fixture::tenant;
 use std::collections::BTreeMap;
@@ -70,6 +71,7 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, CallError>) -> (&'static str, S
             wit::Error::NotFound(e) => ("not-found", e.name),
             wit::Error::Exists(e) => ("exists", e.thread),
             wit::Error::Conflict(e) => ("conflict", e.field),
+            wit::Error::Fenced(e) => ("fenced", e.field),
             wit::Error::Exceeded(e) => ("exceeded", e.code),
             wit::Error::Corrupt(e) => ("corrupt", e.thread.unwrap_or_default()),
             wit::Error::Other(e) => ("other", format!("{}: {}", e.code, e.message)),
