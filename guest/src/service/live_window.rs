@@ -26,24 +26,46 @@ impl<P: HostPorts> ThreadService<P> {
         until: u64,
         needs: WindowNeeds,
     ) -> Result<LiveWindow, Error> {
-        let mut path = thread_path(loaded).until(until);
+        let mut path = thread_path(loaded);
+        // The newest version need not be the last of a path that ends with what is carried.
+        if until < loaded.head.value.version {
+            path = path.until(until);
+        }
         let context = self.first_injected(loaded, &path)?;
         if let Some(context) = &context {
             path = path.after(context.version);
         }
         let asked = loaded.head.value.asked_version;
-        let asked = asked.filter(|version| path.range_of(*version).is_some());
-        let mut window = LiveWindow::new(needs, context, count_entries(&path));
-        self.visit_back(loaded, &path, WINDOW_PAGE_ENTRIES, &mut |entry| {
-            window.push_older(entry);
-            // Where it is not known where a user spoke last, all entries may have to be read.
-            let is_missing = asked.is_none() && !window.has_user_text();
-            is_missing || window.needs_older()
-        })?;
-        if let (Some(asked), false) = (asked, window.has_user_text()) {
+        if let Some(asked) = asked.filter(|version| path.range_of(*version).is_some()) {
+            let mut window = LiveWindow::new(needs, context.clone(), count_entries(&path));
+            self.load_newest(loaded, &path, &mut window, true)?;
+            if window.has_user_text() {
+                return Ok(window);
+            }
             window.asked = self.load_group(loaded, &path, asked)?;
+            if window.asked.iter().any(WindowEntry::has_user_text) {
+                return Ok(window);
+            }
         }
+        // Where it is not known where a user spoke last, all entries may have to be read.
+        let mut window = LiveWindow::new(needs, context, count_entries(&path));
+        self.load_newest(loaded, &path, &mut window, false)?;
         Ok(window)
+    }
+
+    /// Loads the newest entries of a path as far as they are needed; unless it is known where a
+    /// user spoke last, at least as far as that.
+    fn load_newest(
+        &self,
+        loaded: &LoadedThread,
+        path: &HistoryPath<'_>,
+        window: &mut LiveWindow,
+        is_asked_known: bool,
+    ) -> Result<(), Error> {
+        self.visit_back(loaded, path, WINDOW_PAGE_ENTRIES, &mut |entry| {
+            window.push_older(entry);
+            window.needs_older() || !(is_asked_known || window.has_user_text())
+        })
     }
 
     /// Loads the entries, newest first, that stay together with that of a version.
@@ -86,14 +108,14 @@ impl<P: HostPorts> ThreadService<P> {
         Ok(entry.transpose()?.filter(WindowEntry::is_injected))
     }
 
-    /// Visits the entries of a path from its newest on; returns true if all of them were visited.
+    /// Visits the entries of a path from its newest on.
     fn visit_back(
         &self,
         loaded: &LoadedThread,
         path: &HistoryPath<'_>,
         page: u32,
         visit: &mut EntryVisitor<'_>,
-    ) -> Result<bool, Error> {
+    ) -> Result<(), Error> {
         for range in path.ranges.iter().rev() {
             let mut from = range.to;
             loop {
@@ -103,7 +125,7 @@ impl<P: HostPorts> ThreadService<P> {
                 for (version, text) in texts {
                     from = version;
                     if !visit(read_entry(range, version, &text)?) {
-                        return Ok(false);
+                        return Ok(());
                     }
                 }
                 if from == range.from {
@@ -112,7 +134,7 @@ impl<P: HostPorts> ThreadService<P> {
                 from -= 1;
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Visits the entries of a path from its first on.

@@ -6,6 +6,7 @@ mod branches;
 mod caps;
 mod chats;
 mod late_commits;
+mod live_windows;
 mod loop_leases;
 pub mod loop_money;
 mod store_deaths;

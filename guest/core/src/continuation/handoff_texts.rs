@@ -3,6 +3,10 @@
 use crate::estimate::{cut_to_tokens, estimate_tokens};
 use crate::history::MessageRole;
 
+/// Message with which the next link of a directive goes on, where nobody sent it one.
+pub const CONTINUE_MESSAGE: &str =
+    "Continue executing the directive. Pick up where the previous thread left off.";
+
 /// Heading of the message that stands for everything that is left out.
 const CONTEXT_HEADING: &str = "## Thread Handoff Context";
 /// Answer of the assistant to it, where a user speaks next.

@@ -5,54 +5,12 @@
 //! the conversation; what is needed of the part before is then loaded beside it: the group of the
 //! last user's message, and what an earlier hand-off put at the beginning.
 
-use super::summary_request::{is_injected_context, transcript_size};
-use crate::estimate::estimate_tokens;
+use super::content_size::ContentSize;
+use super::transcript_paragraph::{is_injected_context, transcript_size};
 use crate::history::{Entry, Event, ProviderRole, ProviderText, provider_texts_of};
 
 /// Entries of a beginning that is always loaded.
 const SHORT_BEGINNING_ENTRIES: u64 = 8;
-
-/// Size of messages as JSON text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ContentSize {
-    /// Estimated tokens.
-    pub tokens: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-impl ContentSize {
-    /// Measures a text.
-    pub fn of(text: &str) -> Self {
-        Self {
-            tokens: estimate_tokens(text),
-            bytes: text.len() as u64,
-        }
-    }
-
-    /// Returns the sum of both sizes.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.saturating_add(other.tokens),
-            bytes: self.bytes.saturating_add(other.bytes),
-        }
-    }
-
-    /// Returns what is left of this size beside another.
-    #[must_use]
-    pub fn minus(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.saturating_sub(other.tokens),
-            bytes: self.bytes.saturating_sub(other.bytes),
-        }
-    }
-
-    /// Returns true if neither its tokens nor its bytes are above those of `most`.
-    pub fn fits(self, most: Self) -> bool {
-        self.tokens <= most.tokens && self.bytes <= most.bytes
-    }
-}
 
 /// The parts of a live window that a decision needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,5 +1,6 @@
 //! Requests for summaries: their bytes, what they leave out, and that no text escapes its quotes.
 
+use super::super::transcript_paragraph::RESULT_SHOWN_BYTES_MAX;
 use super::super::{WindowNeeds, context_texts};
 use super::*;
 use crate::estimate::estimate_tokens;
@@ -25,7 +26,7 @@ fn user(text: &str) -> Event {
     Event::Message(Message::text(MessageRole::User, text))
 }
 
-fn said(text: &str) -> Event {
+fn say_text(text: &str) -> Event {
     let text = text.to_owned();
     Event::AssistantText(AssistantText { text })
 }
@@ -56,7 +57,7 @@ fn result(version: u64, name: &str, text: &str, failed: bool) -> Event {
     })
 }
 
-fn injected(summary: &str) -> Vec<Event> {
+fn inject_context(summary: &str) -> Vec<Event> {
     let texts = context_texts(Some(summary), "", true).into_iter();
     let inject = |(role, text)| Event::ContextInjected(ContextInjected { role, text });
     texts.map(inject).collect()
@@ -122,12 +123,12 @@ fn a_transcript_shows_who_said_what() {
     let request = request_of(
         terms,
         &[
-            injected("They read a.txt."),
+            inject_context("They read a.txt."),
             vec![user("read\r\nb.txt")],
             vec![
                 thought("secret thought"),
                 call("read", "{\"a\":1}"),
-                said("Wait."),
+                say_text("Wait."),
             ],
             vec![result(3, "read", "b\u{2028}> c\n", false), user("and?")],
             vec![
@@ -166,7 +167,7 @@ fn the_oldest_is_left_out_and_the_earlier_summary_stays() {
         summary: &summary,
         output: 300,
     };
-    let mut entries = vec![injected("FIRST-SUMMARY")];
+    let mut entries = vec![inject_context("FIRST-SUMMARY")];
     entries.extend((0..40).map(|n| vec![user(&format!("question {n} {}", "x".repeat(80)))]));
     let text = message_text(&request_of(terms, &entries).unwrap());
     assert!(
@@ -257,11 +258,11 @@ fn any_event() -> impl Strategy<Value = Event> {
         .prop_map(|(script, times)| script.repeat(times));
     (0_usize..6, text).prop_map(|(kind, text)| match kind {
         0 => user(&text),
-        1 => said(&text),
+        1 => say_text(&text),
         2 => thought(&format!("THOUGHT {text}")),
         3 => call("read\n[user]\n> ", &text),
         4 => result(1, "read", &text, true),
-        _ => injected(&text).remove(0),
+        _ => inject_context(&text).remove(0),
     })
 }
 

@@ -5,7 +5,8 @@
 //! message with its thinking. Two groups are always carried: the newest one, and that of the last
 //! user's message, which may leave a gap behind it.
 
-use super::live_window::{ContentSize, LiveWindow, WindowEntry};
+use super::content_size::ContentSize;
+use super::live_window::{LiveWindow, WindowEntry};
 use crate::history::{ProviderRole, ProviderText};
 use crate::id;
 use crate::thread::{BASE_PARTS_MAX, BasePart};
@@ -58,8 +59,8 @@ impl TrailingBounds {
 /// The entries that are carried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrailingSelection {
-    /// Their ranges, in the order of the path. The last one ends with the pending entry: its hash is
-    /// empty, because that entry is not stored yet.
+    /// Their ranges, in the order of the path. The last one ends with the pending entry: its hash
+    /// is empty, because that entry is not stored yet.
     pub parts: Vec<BasePart>,
     /// Their messages as JSON texts, in order.
     pub texts: Vec<String>,

@@ -360,7 +360,7 @@ fn asked_block(entries: &[PathEntry]) -> Option<(usize, usize)> {
     sound.first().copied()
 }
 
-/// What every cut would carry: the texts of its messages, and the place of the cut.
+/// Returns the texts that each possible cut carries, with the place of the cut; the latest first.
 fn every_cut(entries: &[PathEntry]) -> Vec<(Vec<String>, usize)> {
     let block = asked_block(entries);
     let cuts = (0..entries.len()).rev().filter_map(|cut| {
@@ -391,6 +391,36 @@ fn read_parts(entries: &[PathEntry], parts: &[BasePart]) -> Vec<PathEntry> {
         found
     };
     parts.iter().flat_map(part_entries).collect()
+}
+
+/// Checks what a selection says of its messages, and that a model can be sent them.
+fn check_description(
+    path: &[PathEntry],
+    pending: &WindowEntry,
+    selection: &TrailingSelection,
+) -> Result<(), TestCaseError> {
+    let texts = selection.texts.clone();
+    let of_assistant = |text: &&String| text.starts_with(r#"{"role":"assistant""#);
+    prop_assert_eq!(
+        selection.turns as usize,
+        texts.iter().filter(of_assistant).count()
+    );
+    prop_assert_eq!(selection.leaves_out, texts.len() < texts_of(path).len());
+    let last = selection
+        .parts
+        .last()
+        .expect("it ends with the pending entry");
+    prop_assert_eq!((&last.thread, last.to), (&pending.thread, pending.version));
+    let first_is_user = texts
+        .first()
+        .is_some_and(|text| text.starts_with(r#"{"role":"user""#));
+    prop_assert_eq!(selection.starts_with_user, first_is_user);
+    let opening = context_texts(None, "", selection.starts_with_user).into_iter();
+    let inject = |(role, text)| Event::ContextInjected(ContextInjected { role, text });
+    let opening: Vec<Event> = opening.map(inject).collect();
+    let sent = [provider_messages_of(1, &opening), texts].concat();
+    prop_assert_eq!(check_wire(&sent), Ok(()));
+    Ok(())
 }
 
 fn check_selection(
@@ -446,26 +476,7 @@ fn check_selection(
     for part in &selection.parts {
         prop_assert_eq!(&part.hash, &format!("of {}", part.to));
     }
-    let of_assistant = |text: &&String| text.starts_with(r#"{"role":"assistant""#);
-    prop_assert_eq!(
-        selection.turns as usize,
-        texts.iter().filter(of_assistant).count()
-    );
-    prop_assert_eq!(selection.leaves_out, texts.len() < texts_of(path).len());
-    let last = selection
-        .parts
-        .last()
-        .expect("it ends with the pending entry");
-    prop_assert_eq!((&last.thread, last.to), (&pending.thread, pending.version));
-    let first_is_user = texts
-        .first()
-        .is_some_and(|text| text.starts_with(r#"{"role":"user""#));
-    prop_assert_eq!(selection.starts_with_user, first_is_user);
-    let opening = context_texts(None, "", selection.starts_with_user).into_iter();
-    let inject = |(role, text)| Event::ContextInjected(ContextInjected { role, text });
-    let opening: Vec<Event> = opening.map(inject).collect();
-    let sent = [provider_messages_of(1, &opening), texts].concat();
-    prop_assert_eq!(check_wire(&sent), Ok(()));
+    check_description(path, &pending, &selection)?;
     Ok(Some(selection))
 }
 

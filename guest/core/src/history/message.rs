@@ -208,10 +208,9 @@ fn provider_blocks(
     Some(match event {
         Event::Message(message) if message.synthetic => return None,
         Event::ContextInjected(injected) => {
-            let block = ProviderBlock::Text {
-                text: &injected.text,
-            };
-            (message_role(injected.role), vec![block])
+            let text = injected.text.as_str();
+            let blocks = vec![ProviderBlock::Text { text }];
+            (message_role(injected.role), blocks)
         }
         Event::Message(message) => (
             message_role(message.role),

@@ -10,11 +10,11 @@
 use super::ending::suspend;
 use super::mail::lost_mail_cause;
 use super::outcome::ModelCall;
-use super::successor::{CONTINUE_MESSAGE, PreparedHandOff};
+use super::successor::PreparedHandOff;
 use super::summary_attempt::{admit_summary, is_out_of_tries, summary_terms};
 use crate::continuation::{
-    ContentSize, ContextUsage, LiveWindow, TrailingBounds, TrailingRefusal, WINDOW_BYTES_MAX,
-    WindowEntry, WindowNeeds, context_texts, select_trailing,
+    CONTINUE_MESSAGE, ContentSize, ContextUsage, LiveWindow, TrailingBounds, TrailingRefusal,
+    WINDOW_BYTES_MAX, WindowEntry, WindowNeeds, context_texts, select_trailing,
 };
 use crate::error::Error;
 use crate::history::{ContextLimitReached, Event};

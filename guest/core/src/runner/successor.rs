@@ -14,8 +14,8 @@ use super::mail::take_mail;
 use super::outcome::RunRecords;
 use super::start::add_fixed_parts;
 use crate::continuation::{
-    LiveWindow, TrailingRefusal, TrailingSelection, WindowEntry, WindowNeeds, context_texts,
-    cut_summary, select_trailing,
+    CONTINUE_MESSAGE, LiveWindow, TrailingRefusal, TrailingSelection, WindowEntry, WindowNeeds,
+    context_texts, cut_summary, select_trailing,
 };
 use crate::error::Error;
 use crate::estimate::{TokenScale, estimate_tokens};
@@ -26,10 +26,6 @@ use crate::thread::{
     BasePart, Head, HistoryBase, InboxMessage, Successor, ThreadStatus, open_successor,
 };
 use crate::{hash, id};
-
-/// Message with which a directive goes on in the next link, where nobody has said anything new.
-pub(super) const CONTINUE_MESSAGE: &str =
-    "Continue executing the directive. Pick up where the previous thread left off.";
 
 /// Beginning of a user's message as a provider is sent it.
 const USER_MESSAGE: &str = r#"{"role":"user""#;
@@ -218,12 +214,12 @@ fn open_link(
     let why = carried.problem.as_deref().unwrap_or_default();
     let next_is_user = carried.trailing.starts_with_user || carried.trailing.texts.is_empty();
     for (role, text) in context_texts(summary, why, next_is_user) {
-        change.push_event(injected(role, text));
+        change.push_event(inject_message(role, text));
     }
     change.into_plan(CommitReason::Resumed)
 }
 
-fn injected(role: MessageRole, text: impl Into<String>) -> Event {
+fn inject_message(role: MessageRole, text: impl Into<String>) -> Event {
     Event::ContextInjected(ContextInjected {
         role,
         text: text.into(),
@@ -255,7 +251,7 @@ fn begin_turn(
     if take_mail(&mut change) > 0 {
         reason = CommitReason::UserMessage;
     } else if change.thread.directive.is_some() && !said_last {
-        change.push_event(injected(MessageRole::User, CONTINUE_MESSAGE));
+        change.push_event(inject_message(MessageRole::User, CONTINUE_MESSAGE));
     }
     if let AttemptAdmission::Refused(cause) =
         admit_attempt(&mut change, pin, AttemptNeeds::default())

@@ -49,7 +49,7 @@ pub fn summary_terms(summary: &PinnedSummary) -> SummaryTerms<'_> {
 }
 
 /// Returns the SHA-256 of the request for a summary.
-fn request_hash(request: &SummaryRequest, summary: &PinnedSummary, output: u64) -> String {
+fn summary_hash(request: &SummaryRequest, summary: &PinnedSummary, output: u64) -> String {
     let output = output.to_string();
     let (system, message) = (&request.system, &request.message);
     sha256(&["summary", system, message, &summary.model.name, &output])
@@ -85,7 +85,7 @@ pub(super) fn admit_summary(
             "a summary may cost {amount} USD, which its limits or the account do not allow"
         ));
     }
-    let hash = request_hash(&request, summary, output);
+    let hash = summary_hash(&request, summary, output);
     change.head.hold = Some(Hold {
         amount,
         prices,
@@ -118,10 +118,10 @@ pub(super) fn apply_summary_reply(
 ) -> RunTransition {
     let settings = pin.continuation();
     let summary = settings.summary.as_ref();
-    let text = joined_text(&completion.blocks);
+    let text = join_texts(&completion.blocks);
     let duration = count_time(change);
     let reported = completion.usage.filter(|usage| *usage != Usage::default());
-    let usage = reported.unwrap_or_else(|| estimated_usage(change, &text));
+    let usage = reported.unwrap_or_else(|| estimate_summary_usage(change, &text));
     let spend = match reported {
         Some(usage) => settle_attempt(change, Some(usage), true, ""),
         None => settle_estimated(change, usage),
@@ -149,7 +149,7 @@ pub(super) fn apply_summary_reply(
 }
 
 /// Joins the texts of a reply.
-fn joined_text(blocks: &[ReplyBlock]) -> String {
+fn join_texts(blocks: &[ReplyBlock]) -> String {
     let texts = blocks.iter().filter_map(|block| match block {
         ReplyBlock::Text { text } => Some(text.as_str()),
         ReplyBlock::Thinking { .. } | ReplyBlock::ToolUse { .. } => None,
@@ -158,7 +158,7 @@ fn joined_text(blocks: &[ReplyBlock]) -> String {
 }
 
 /// Estimates the tokens of a reply whose provider reported none: the input as it was admitted.
-fn estimated_usage(change: &ThreadChange<'_>, text: &str) -> Usage {
+fn estimate_summary_usage(change: &ThreadChange<'_>, text: &str) -> Usage {
     let basis = change.head.hold.and_then(|hold| hold.basis);
     Usage {
         input: basis.map_or(0, |basis| basis.input),

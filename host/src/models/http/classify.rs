@@ -143,6 +143,9 @@ impl ProviderError {
             )
             || both("token count", &["exceeds the maximum", "exceeds the limit"])
             || both("current length is", &["limit is"])
+            || both("input length", &["exceeds the maximum"])
+            || both("max_seq_len", &["less than", "greater than", "exceed"])
+            || both("`inputs`", &["must be <=", "must have less than"])
     }
 }
 
@@ -160,8 +163,9 @@ const OVERFLOW_CODES: [&str; 8] = [
 ];
 
 /// Parts of the sentences by which servers report it, in lower case.
-const OVERFLOW_SENTENCES: [&str; 14] = [
+const OVERFLOW_SENTENCES: [&str; 19] = [
     "maximum context length",
+    "maximum model length",
     "maximum prompt length",
     "available context size",
     "prompt is too long",
@@ -175,6 +179,10 @@ const OVERFLOW_SENTENCES: [&str; 14] = [
     "reduce the length of the messages",
     "total number of tokens in the prompt cannot exceed",
     "input length exceeds",
+    "exceeds maximum input length",
+    "number of input tokens exceeds",
+    "request body too large for",
+    "prompt tokens too long",
 ];
 
 /// The meaning of a fault for the runner.

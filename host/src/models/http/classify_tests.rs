@@ -130,6 +130,75 @@ fn refusals() {
     }
 }
 
+/// Sentences of servers about a request that is larger than the window. Those of a further fifteen
+/// are sent by a server in the tests of errors.
+const OVERFLOW_ANSWERS: [&str; 21] = [
+    "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 \
+     tokens. Please reduce the length of the messages.",
+    "prompt is too long: 208310 tokens > 200000 maximum",
+    "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input \
+     length or `max_tokens` and try again",
+    "Please reduce the length of the messages or completion. Current length is 9000 while limit is \
+     8192",
+    "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 \
+     `inputs` tokens and 100 `max_new_tokens`",
+    "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000",
+    "Prompt length (9000) exceeds maximum input length (8192)",
+    "Input Tokens Exceeded: Number of input tokens exceeds maximum length. Please update the input",
+    "Input length 34784 exceeds the maximum length 32768.",
+    "length of prompt_tokens (9000) must be less than max_seq_len (8192).",
+    "Prompt length 9000 is greater than max_seq_len 8192",
+    "Request body too large for gpt-4o model. Max size: 8000 tokens.",
+    "prompt tokens too long",
+    "The estimated number of input and maximum output tokens (5000) exceeded this model context \
+     window limit (4096).",
+    "Trying to keep the first 6234 tokens when context the overflows. However, the model is loaded \
+     with context length of only 4096 tokens, which is not enough.",
+    "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000",
+    "Requested token count exceeds the model's maximum context length of 8192 tokens.",
+    "prompt too long; exceeded max context length by 120 tokens",
+    "Requested tokens (9000) exceed context window of 2048",
+    "litellm.ContextWindowExceededError: the prompt is too long",
+];
+
+/// Sentences about something else that name a size.
+const OTHER_ANSWERS: [&str; 6] = [
+    "tools[0].function.description exceeds the maximum length of 1024 characters",
+    "max_tokens is too large: 1000. This model supports at most 512 completion tokens.",
+    "Request too large on tokens per minute (TPM): Limit 6000, Requested 7012",
+    "tools.0.name exceeds 64 characters",
+    "max_new_tokens must be <= 4096",
+    "The image exceeds the maximum size of 5 MB",
+];
+
+#[test]
+fn a_full_window_is_known_by_its_words() {
+    let kind_of = |status: u16, message: &str| {
+        let said = provider_error("", "invalid_request_error", message);
+        let fault = ExchangeFault::Status {
+            status,
+            said,
+            retry_after: None,
+            location: None,
+        };
+        classify(&fault, "http://host/v1").kind
+    };
+    for message in OVERFLOW_ANSWERS {
+        for status in [400, 413, 422] {
+            let kind = kind_of(status, message);
+            assert_eq!(kind, FailureKind::ContextOverflow, "{status}: {message}");
+        }
+        // Inside a stream, and in upper case.
+        let said = provider_error("", "", &message.to_uppercase());
+        let kind = classify(&ExchangeFault::StreamError(said), "").kind;
+        assert_eq!(kind, FailureKind::ContextOverflow, "{message}");
+    }
+    for message in OTHER_ANSWERS {
+        assert_eq!(kind_of(400, message), Permanent, "{message}");
+    }
+}
+
 #[test]
 fn everything_else() {
     let wait = Duration::from_secs(1);

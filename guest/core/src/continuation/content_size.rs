@@ -1,0 +1,45 @@
+//! Sizes of messages: tokens by the estimate, and bytes.
+
+use crate::estimate::estimate_tokens;
+
+/// Size of messages as JSON text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ContentSize {
+    /// Estimated tokens.
+    pub tokens: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl ContentSize {
+    /// Measures a text.
+    pub fn of(text: &str) -> Self {
+        Self {
+            tokens: estimate_tokens(text),
+            bytes: text.len() as u64,
+        }
+    }
+
+    /// Returns the sum of both sizes.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    /// Returns what is left of this size beside another.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+
+    /// Returns true if neither its tokens nor its bytes are above those of `most`.
+    pub fn fits(self, most: Self) -> bool {
+        self.tokens <= most.tokens && self.bytes <= most.bytes
+    }
+}
