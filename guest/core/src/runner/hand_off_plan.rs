@@ -1,7 +1,7 @@
 //! The answer to the question what a hand-off of a thread would carry now. For hosts with a loop of
 //! their own, whose threads are not handed off by the runner.
 
-use super::handing_off::CarryTerms;
+use super::hand_off_terms::CarryTerms;
 use crate::continuation::{ContextUsage, LiveWindow, WindowEntry, WindowNeeds, select_trailing};
 use crate::json::{JsonObject, JsonValue};
 use crate::plan::LoadedThread;

@@ -8,28 +8,22 @@
 //! alone.
 
 use super::ending::suspend;
+use super::hand_off_terms::{CarryTerms, PreparedHandOff, impossible_cause};
 use super::mail::lost_mail_cause;
-use super::outcome::ModelCall;
-use super::successor::PreparedHandOff;
 use super::summary_attempt::{admit_summary, is_out_of_tries, summary_terms};
 use crate::continuation::{
-    CONTINUE_MESSAGE, ContentSize, ContextUsage, LiveWindow, TrailingBounds, TrailingRefusal,
-    WINDOW_BYTES_MAX, WindowEntry, WindowNeeds, context_texts, select_trailing,
+    ContextUsage, LiveWindow, TrailingBounds, WindowEntry, WindowNeeds, select_trailing,
 };
 use crate::error::Error;
 use crate::history::{ContextLimitReached, Event};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::settings::PinnedSettings;
-use crate::thread::{HandOffPhase, Head, StatusCause, find_reached_cap};
+use crate::thread::{HandOffPhase, StatusCause, find_reached_cap};
 
 /// Most hand-offs of a chain in a row without a message of a person: a model that fills its window
 /// again and again without being asked anything makes no progress.
 pub const HAND_OFFS_MAX: u32 = 12;
-
-/// Most bytes of the first request after a hand-off: half of those from which on a thread is handed
-/// off whatever its tokens are.
-const CARRIED_BYTES_MAX: u64 = WINDOW_BYTES_MAX / 2;
 
 /// What came of the question if a thread is to be handed off.
 #[derive(Debug)]
@@ -42,17 +36,6 @@ pub(super) enum HandOffStart {
     Decided,
     /// It is, in this commit.
     HandedOff(PreparedHandOff),
-}
-
-impl HandOffStart {
-    /// Returns what that means for the call that was wished for.
-    pub fn into_model_call(self) -> ModelCall {
-        match self {
-            Self::NotDue | Self::Decided => ModelCall::Decided,
-            Self::NeedsWindow(needs) => ModelCall::NeedsWindow(needs),
-            Self::HandedOff(prepared) => ModelCall::HandedOff(prepared),
-        }
-    }
 }
 
 /// Begins the hand-off of a thread whose next request takes too much of the window, or goes on with
@@ -160,71 +143,6 @@ fn tell_limit(change: &mut ThreadChange<'_>, pin: &PinnedSettings) {
         let reached = ContextLimitReached::new(change.head.context, pin.model.window);
         change.push_event(Event::ContextLimitReached(reached));
     }
-}
-
-/// The terms by which the context of a successor is chosen. Tokens are estimated ones: those of the
-/// window are scaled back by how the provider counts.
-pub(super) struct CarryTerms {
-    /// Most tokens of a summary that is carried.
-    pub summary_tokens: u64,
-    /// Size of the next request beside what is carried and the summary.
-    fixed: ContentSize,
-    /// Most of the whole next request.
-    most: ContentSize,
-    /// Most tokens of the summary and what is carried.
-    ceiling: u64,
-}
-
-impl CarryTerms {
-    /// Returns the terms of a thread: its next link begins with at most half of the tokens from
-    /// which on a thread is handed off. Where a provider has found fewer tokens too many, with half
-    /// of those.
-    pub fn new(head: &Head, pin: &PinnedSettings) -> Self {
-        let (settings, usage) = (pin.continuation(), ContextUsage::new(head, pin));
-        let overflow = head.phase.as_ref().is_some_and(|phase| phase.overflow);
-        let half = usage.trigger / 2;
-        let target = match overflow {
-            true => half.min(usage.tokens / 2),
-            false => half,
-        };
-        let target = usage.scale.revert(target);
-        let beside = context_texts(None, "", true).into_iter();
-        let beside = beside.map(|(_, text)| ContentSize::of(&text));
-        let tools = pin.tools.iter();
-        let prompt = tools.fold(ContentSize::of(&pin.prompt), |sum, tool| {
-            let described = ContentSize::of(&tool.description);
-            sum.plus(ContentSize::of(&tool.schema)).plus(described)
-        });
-        let fixed = beside.fold(prompt, ContentSize::plus);
-        Self {
-            summary_tokens: target / 4,
-            fixed: fixed.plus(ContentSize::of(CONTINUE_MESSAGE)),
-            most: ContentSize {
-                tokens: target,
-                bytes: CARRIED_BYTES_MAX,
-            },
-            ceiling: settings.ceiling,
-        }
-    }
-
-    /// Returns the bounds of what is carried beside a summary.
-    pub fn bounds(&self, summary: Option<&str>) -> TrailingBounds {
-        let summary = summary.map_or_else(ContentSize::default, ContentSize::of);
-        TrailingBounds::beside(summary, self.fixed, self.most, self.ceiling)
-    }
-}
-
-/// Returns the cause for suspending a thread of which not even the least fits the next link.
-pub(super) fn impossible_cause(refusal: TrailingRefusal, pin: &PinnedSettings) -> StatusCause {
-    let (tokens, most) = (refusal.needed.tokens, refusal.available.tokens);
-    let message = format!(
-        "its context nears the window of {}, and the messages that a hand-off must carry (the last \
-         one of a person, and the newest with what belongs to it) have about {tokens} tokens where \
-         {most} may be: begin another thread with what matters, or one with a model of a larger \
-         window",
-        pin.model.name
-    );
-    StatusCause::with_bound("limit", "handoff_impossible", message, tokens, most)
 }
 
 /// Returns the cause for suspending a chain that is handed off again and again.

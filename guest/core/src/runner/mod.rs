@@ -17,6 +17,7 @@ mod external_loop;
 mod failure;
 mod finish_reason;
 mod hand_off_plan;
+mod hand_off_terms;
 mod handing_off;
 mod mail;
 mod open_calls;

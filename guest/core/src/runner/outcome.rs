@@ -16,10 +16,11 @@ use super::admission::{AttemptAdmission, AttemptNeeds, admit_attempt, hand_out_s
 use super::checks::require_pin;
 use super::children::{WaitOutcome, WaitRequest, begin_wait, missing_wait_error};
 use super::ending::{finish_run, suspend, suspend_in_wait, terminate};
+use super::hand_off_terms::{CarryTerms, PreparedHandOff};
 use super::handing_off::{HandOffStart, advance_hand_off, begin_after_overflow};
 use super::mail::take_mail;
 use super::open_calls::{interrupt_calls, tool_name_of};
-use super::successor::{PreparedHandOff, hand_off, needs_of};
+use super::successor::hand_off;
 use super::transition::{RetryWait, RunTransition};
 use crate::continuation::{LiveWindow, WindowNeeds};
 use crate::error::Error;
@@ -61,6 +62,16 @@ pub(super) enum ModelCall {
     NeedsWindow(WindowNeeds),
 }
 
+impl From<HandOffStart> for ModelCall {
+    fn from(start: HandOffStart) -> Self {
+        match start {
+            HandOffStart::NotDue | HandOffStart::Decided => Self::Decided,
+            HandOffStart::NeedsWindow(needs) => Self::NeedsWindow(needs),
+            HandOffStart::HandedOff(prepared) => Self::HandedOff(prepared),
+        }
+    }
+}
+
 impl ModelCall {
     /// Returns what is left to be done, if the change is recorded for this reason.
     pub fn recorded_as(self, reason: CommitReason) -> AppliedTransition {
@@ -97,13 +108,14 @@ pub(super) fn decide(
             suspend(&mut change, cause);
             change.into_plan(CommitReason::Suspended)?
         }
-        (AppliedTransition::HandedOff(prepared), None) => match records.window {
-            Some(window) => hand_off(change, records, window, prepared)?,
-            None => {
-                let needs = needs_of(&change, records, &prepared)?;
+        (AppliedTransition::HandedOff(prepared), None) => {
+            let pin = require_pin(change.loaded_thread(), records.pin)?;
+            let Some(window) = records.window else {
+                let needs = CarryTerms::new(&change.head, pin).window_needs(&prepared);
                 return Ok(CommitDecision::NeedsWindow(needs));
-            }
-        },
+            };
+            hand_off(change, pin, window, prepared)?
+        }
         (AppliedTransition::NeedsWindow(needs), _) => {
             return Ok(CommitDecision::NeedsWindow(needs));
         }
@@ -147,7 +159,7 @@ pub(super) fn apply_transition(
                     suspend(change, cause);
                     return Ok(AppliedTransition::Recorded(CommitReason::Suspended));
                 }
-                started => started.into_model_call(),
+                started => started.into(),
             }
         }
         RunTransition::HandOff(prepared) => return Ok(AppliedTransition::HandedOff(prepared)),
@@ -252,7 +264,7 @@ fn call_model(
     if needs.output == 0 || change.head.phase.is_some() {
         match advance_hand_off(change, pin, records.window)? {
             HandOffStart::NotDue => {}
-            started => return Ok(started.into_model_call()),
+            started => return Ok(started.into()),
         }
     }
     if let AttemptAdmission::Refused(cause) = admit_attempt(change, pin, needs) {

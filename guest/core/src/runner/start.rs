@@ -248,18 +248,11 @@ fn apply_pin(change: &mut ThreadChange<'_>, pin: &PinnedSettings, fresh: Option<
         }
     }
     if first {
-        add_fixed_parts(&mut change.head, pin);
+        for text in pin.fixed_texts() {
+            change.head.add_to_window(text, false);
+        }
     }
     change.head.window = Some(pin.model.window);
-}
-
-/// Counts what each request has beside its messages: the prompt and the tools.
-pub(super) fn add_fixed_parts(head: &mut Head, pin: &PinnedSettings) {
-    head.add_to_window(&pin.prompt, false);
-    for tool in &pin.tools {
-        head.add_to_window(&tool.schema, false);
-        head.add_to_window(&tool.description, false);
-    }
 }
 
 /// Gives the lease of the thread to a holder, for a new run or the one that stopped. `request` is

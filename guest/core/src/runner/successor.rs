@@ -7,15 +7,12 @@
 //! go by chain, so neither is touched.
 
 use super::admission::{AttemptAdmission, AttemptNeeds, admit_attempt};
-use super::checks::require_pin;
 use super::ending::{release_lease, suspend};
-use super::handing_off::{CarryTerms, impossible_cause};
+use super::hand_off_terms::{CarryTerms, PreparedHandOff, impossible_cause};
 use super::mail::take_mail;
-use super::outcome::RunRecords;
-use super::start::add_fixed_parts;
 use crate::continuation::{
-    CONTINUE_MESSAGE, LiveWindow, TrailingRefusal, TrailingSelection, WindowEntry, WindowNeeds,
-    context_texts, cut_summary, select_trailing,
+    CONTINUE_MESSAGE, LiveWindow, TrailingRefusal, TrailingSelection, WindowEntry, context_texts,
+    cut_summary, select_trailing,
 };
 use crate::error::Error;
 use crate::estimate::{TokenScale, estimate_tokens};
@@ -30,25 +27,6 @@ use crate::{hash, id};
 /// Beginning of a user's message as a provider is sent it.
 const USER_MESSAGE: &str = r#"{"role":"user""#;
 
-/// A hand-off whose summary is known.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct PreparedHandOff {
-    /// The summary, if there is one.
-    pub summary: Option<String>,
-    /// Reason why a summary that was wanted is missing.
-    pub problem: Option<String>,
-}
-
-impl PreparedHandOff {
-    /// A hand-off without the summary that was wanted, for this reason.
-    pub fn without(problem: impl Into<String>) -> Self {
-        Self {
-            summary: None,
-            problem: Some(problem.into()),
-        }
-    }
-}
-
 /// What the successor begins with.
 struct CarriedContext {
     trailing: TrailingSelection,
@@ -56,32 +34,15 @@ struct CarriedContext {
     problem: Option<String>,
 }
 
-/// Returns the part of the live window that a hand-off needs whose summary is known.
-pub(super) fn needs_of(
-    change: &ThreadChange<'_>,
-    records: RunRecords<'_>,
-    prepared: &PreparedHandOff,
-) -> Result<WindowNeeds, Error> {
-    let pin = require_pin(change.loaded_thread(), records.pin)?;
-    let terms = CarryTerms::new(&change.head, pin);
-    let summary = prepared.summary.as_deref();
-    let summary = summary.map(|summary| cut_summary(summary, terms.summary_tokens));
-    Ok(WindowNeeds {
-        carried: terms.bounds(summary.as_deref()).wanted,
-        transcript: None,
-    })
-}
-
 /// Makes the plan that hands a thread off; or the one that suspends it, where not even the least
 /// that must be carried fits.
 pub(super) fn hand_off(
     mut change: ThreadChange<'_>,
-    records: RunRecords<'_>,
+    pin: &PinnedSettings,
     window: &LiveWindow,
     prepared: PreparedHandOff,
 ) -> Result<CommitPlan, Error> {
     let loaded = change.loaded_thread();
-    let pin = require_pin(loaded, records.pin)?;
     change.count_messages();
     change.apply_reported_usage();
     let pending = WindowEntry::pending(&change.thread.id, change.version(), &change.events);
@@ -200,7 +161,9 @@ fn carry_run(head: &mut Head, run: &Head, pin: &PinnedSettings) {
     head.shortened = run.phase.as_ref().is_some_and(|phase| phase.overflow);
     head.prefix = String::new();
     (head.context, head.estimated, head.window_bytes) = (0, 0, 0);
-    add_fixed_parts(head, pin);
+    for text in pin.fixed_texts() {
+        head.add_to_window(text, false);
+    }
 }
 
 /// Makes the first own entry of the successor: what it is sent before all that it carries.

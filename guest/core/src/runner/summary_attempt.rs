@@ -6,11 +6,11 @@
 
 use super::admission::{estimate_input_tokens, hand_out_step, hold_money, model_call_time};
 use super::failure::{push_failure, push_partial, transient_retry_millis};
+use super::hand_off_terms::PreparedHandOff;
 use super::reply::provider_word;
 use super::reply_blocks::{LlmCompletion, ReplyBlock};
 use super::settlement::{count_time, settle_attempt, settle_estimated};
 use super::submission::LlmFailure;
-use super::successor::PreparedHandOff;
 use super::transition::{RetryWait, RunTransition};
 use super::{OUTPUT_TOKENS_FLOOR, RETRIES_MAX};
 use crate::continuation::{LiveWindow, SummaryRequest, SummaryTerms, WindowEntry, summary_request};

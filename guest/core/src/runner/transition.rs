@@ -3,7 +3,7 @@
 
 use super::admission::AttemptNeeds;
 use super::children::WaitRequest;
-use super::successor::PreparedHandOff;
+use super::hand_off_terms::PreparedHandOff;
 use crate::thread::StatusCause;
 
 /// The next action of a run.

@@ -121,6 +121,14 @@ impl PinnedSettings {
         pinned.map_or(WAIT_MILLIS_DEFAULT, |continuation| continuation.wait)
     }
 
+    /// Returns the texts that each request has beside its messages: the prompt, and of each tool its
+    /// schema and description.
+    pub fn fixed_texts(&self) -> impl Iterator<Item = &str> {
+        let tools = self.tools.iter();
+        let tools = tools.flat_map(|tool| [tool.schema.as_str(), tool.description.as_str()]);
+        std::iter::once(self.prompt.as_str()).chain(tools)
+    }
+
     /// Returns the offered tool of this name.
     pub fn find_tool(&self, name: &str) -> Option<&ToolDef> {
         self.tools.iter().find(|tool| tool.name == name)
