@@ -35,7 +35,7 @@ pub struct StepHandle {
     pub since: u64,
     /// Messages of the entries after it.
     pub messages: Vec<String>,
-    /// What to ask instead, whole, for the summary of a thread that is handed off.
+    /// The whole request that is made instead, for the summary of a thread that is handed off.
     pub summary: Option<SummaryRequest>,
     /// True if other threads may have something to do.
     pub concerns_others: bool,

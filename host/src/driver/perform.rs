@@ -484,7 +484,7 @@ impl Run<'_> {
     }
 }
 
-/// What a step says of the phase that its run is in.
+/// The phase of a run, as one of its steps says it.
 #[derive(Debug, Clone, Copy, Default)]
 struct StepPhase {
     /// The tokens of the next request and those of the window, where the step is to ask for the

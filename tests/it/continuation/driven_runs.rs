@@ -18,11 +18,11 @@ use threadkeep_tests::fixture::draft;
 /// A model that keeps what it was asked: it writes summaries for the model `fast`, and long answers
 /// else.
 #[derive(Default)]
-struct RecordingModel {
+struct SummarizingModel {
     asked: Mutex<Vec<CompletionRequest>>,
 }
 
-impl ModelProvider for RecordingModel {
+impl ModelProvider for SummarizingModel {
     fn complete<'a>(
         &'a self,
         request: &'a CompletionRequest,
@@ -52,7 +52,7 @@ async fn a_driven_chat_goes_on_in_the_next_link() {
     let store = Arc::new(MemoryStore::new());
     let context = TenantContext::new(store.clone(), Arc::new(library(json!({}))));
     let tenant = Tenant::new(engine(), context);
-    let model = Arc::new(RecordingModel::default());
+    let model = Arc::new(SummarizingModel::default());
     let providers = Arc::new(OneProvider::new(model.clone()));
     let tools = Arc::new(CountingTools::default());
     let driver = Driver::new(tenant.clone(), providers, tools, "one");

@@ -1,4 +1,4 @@
-//! What a hand-off carries, and what the next link is sent.
+//! Hand-offs: the messages that they carry, and those that the next link is sent.
 
 use super::fixture::{DrivenChain, library, library_without_summary, message, words};
 use serde_json::json;

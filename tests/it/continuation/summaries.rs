@@ -29,7 +29,7 @@ fn text(text: &str) -> StepOutcome {
 }
 
 /// The event that closed the first link.
-fn told(chain: &DrivenChain) -> Value {
+fn closing_event(chain: &DrivenChain) -> Value {
     chain.event(&chain.links[0], "thread_handoff")
 }
 
@@ -86,9 +86,9 @@ fn a_summary_that_comes_to_nothing_is_left_out_and_said() {
     ] {
         let mut chain = fill(json!({}));
         chain.submit(outcome);
-        let told = told(&chain);
-        assert_eq!(told["summary_generated"], false, "{told}");
-        let said = told["summary_problem"].as_str().unwrap();
+        let closing = closing_event(&chain);
+        assert_eq!(closing["summary_generated"], false, "{closing}");
+        let said = closing["summary_problem"].as_str().unwrap();
         assert!(said.contains(problem), "{said}");
         let opening = chain.request().remove(0).1;
         assert!(opening.contains(problem), "{opening}");
@@ -110,20 +110,23 @@ fn a_transient_failure_is_tried_again_with_the_same_bytes() {
     assert_eq!(chain.handed.step.hash, hash);
     chain.check();
     chain.submit(StepOutcome::Failure(fails("transient", true)));
-    assert_eq!(told(&chain)["summary_generated"], false);
+    assert_eq!(closing_event(&chain)["summary_generated"], false);
     chain.check();
 }
 
 #[test]
 fn money_and_models_that_are_missing_are_no_reason_to_wait() {
-    let chain = fill(json!({"summary_limit_overrides": {"spend": 0.000001}}));
-    let said = told(&chain)["summary_problem"].to_string();
+    let chain = fill(json!({"summary_limit_overrides": {"spend": 0.001}}));
+    let said = closing_event(&chain)["summary_problem"].to_string();
     assert!(said.contains("USD"), "{said}");
     chain.check();
     let small = library(json!({})).with(
         "model",
         "fast",
-        r#"{"name":"fast","provider":"p","window":200,"output":100,"prices":{"input":"1","output":"1"}}"#,
+        concat!(
+            r#"{"name":"fast","provider":"p","window":200,"output":100,"#,
+            r#""prices":{"input":"1","output":"1"}}"#
+        ),
     );
     let mut chain = DrivenChain::start(small, None, Some("the first question"));
     while chain.links.len() == 1 {
@@ -131,7 +134,7 @@ fn money_and_models_that_are_missing_are_no_reason_to_wait() {
         chain.ask("next");
         assert!(!chain.is_summarizing());
     }
-    let said = told(&chain)["summary_problem"].to_string();
+    let said = closing_event(&chain)["summary_problem"].to_string();
     assert!(said.contains("too small"), "{said}");
     chain.check();
 }
@@ -140,7 +143,7 @@ fn money_and_models_that_are_missing_are_no_reason_to_wait() {
 fn a_summary_that_is_too_long_is_cut() {
     let mut chain = fill(json!({}));
     chain.submit(text(&"long story ".repeat(400)));
-    assert!(told(&chain)["summary_tokens"].as_u64().unwrap() <= 450 / 4);
+    assert!(closing_event(&chain)["summary_tokens"].as_u64().unwrap() <= 450 / 3);
     let opening = chain.request().remove(0).1;
     assert!(opening.contains("The summary is cut here"), "{opening}");
     chain.check();

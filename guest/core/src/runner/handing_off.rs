@@ -25,7 +25,7 @@ use crate::thread::{HandOffPhase, StatusCause, find_reached_cap};
 /// again and again without being asked anything makes no progress.
 pub const HAND_OFFS_MAX: u32 = 12;
 
-/// What came of the question if a thread is to be handed off.
+/// The outcome of the question if a thread is to be handed off.
 #[derive(Debug)]
 pub(super) enum HandOffStart {
     /// It is not: the attempt may be admitted.

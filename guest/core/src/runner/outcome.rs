@@ -36,11 +36,11 @@ pub(super) struct RunRecords<'a> {
     pub pin: Option<&'a PinnedSettings>,
     /// The entry that holds the open calls, unless the change itself makes them.
     pub round: Option<&'a Entry>,
-    /// What a provider was sent so far, once it was asked for.
+    /// The live window of the thread, once it was asked for.
     pub window: Option<&'a LiveWindow>,
 }
 
-/// What is left to be done once a transition is applied.
+/// The work that is left once a transition is applied.
 #[derive(Debug)]
 pub(super) enum AppliedTransition {
     /// The change becomes an entry, for this reason.
@@ -51,7 +51,7 @@ pub(super) enum AppliedTransition {
     NeedsWindow(WindowNeeds),
 }
 
-/// What came of the wish to call the model.
+/// The outcome of the wish to call the model.
 #[derive(Debug)]
 pub(super) enum ModelCall {
     /// A step is handed out, or the run is suspended.

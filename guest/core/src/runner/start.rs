@@ -118,12 +118,8 @@ pub fn start(
     let begins = (request.input.is_some() || has_deferred_mail(head)) && message_begins_run(loaded);
     check_may_start(loaded, begins, moment.ceiling)?;
     let pin = require_pin(loaded, pin)?;
-    let DecisionInputs {
-        mail,
-        waiting,
-        window,
-        ..
-    } = request.inputs;
+    let mut inputs = request.inputs;
+    let mail = std::mem::take(&mut inputs.mail);
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     let was = change.head.status;
     change.about = request.about;
@@ -149,7 +145,7 @@ pub fn start(
         // The wait has its full time again: resuming a thread resumes its children, too.
         change.head.wait = None;
         RunTransition::Continue {
-            wait: waiting,
+            wait: inputs.waiting,
             tool_millis: slowest_tool_millis(pin),
         }
     } else {
@@ -161,7 +157,7 @@ pub fn start(
     let records = RunRecords {
         pin: Some(pin),
         round: None,
-        window: window.as_ref(),
+        window: inputs.window.as_ref(),
     };
     let applied = apply_transition(&mut change, records, happened, next)?;
     // A start is new work, even if it gets no further than a suspension: the margin of a full store

@@ -27,7 +27,7 @@ use crate::{hash, id};
 /// Beginning of a user's message as a provider is sent it.
 const USER_MESSAGE: &str = r#"{"role":"user""#;
 
-/// What the successor begins with.
+/// The context that a successor begins with.
 struct CarriedContext {
     trailing: TrailingSelection,
     summary: Option<String>,
@@ -57,8 +57,8 @@ pub(super) fn hand_off(
     let moment = change.moment();
     let mail = std::mem::take(&mut change.mail);
     let run = change.head.clone();
-    let digits = moment.commit.get(..12).unwrap_or(moment.commit);
-    let next = id::generate_id(change.thread.directive.as_deref(), moment.now, digits);
+    let directive = change.thread.directive.as_deref();
+    let next = id::generate_id(directive, moment.now, moment.commit);
     close_link(&mut change, &next, &carried);
     let closing = change.into_plan(CommitReason::Handoff)?;
     let base = |tip: &LoadedThread| base_of(tip, &next, &carried.trailing);

@@ -491,15 +491,27 @@ mod tests {
         }
     }
 
-    fn largest_head() -> Head {
-        let caps = ThreadCaps {
+    fn largest_phase() -> HandOffPhase {
+        HandOffPhase {
+            since: u64::MAX,
+            tries: u32::MAX,
+            spent: NanoUsd::MAX,
+            overflow: true,
+        }
+    }
+
+    fn largest_caps() -> ThreadCaps {
+        ThreadCaps {
             turns: Some(u64::MAX),
             tokens: Some(u64::MAX),
             spend: Some(NanoUsd::MAX),
             spawns: Some(u64::MAX),
             depth: Some(u64::MAX),
             duration: Some(u64::MAX),
-        };
+        }
+    }
+
+    fn largest_head() -> Head {
         let call = RoundCall {
             index: u32::MAX,
             idempotent: false,
@@ -517,12 +529,7 @@ mod tests {
             due: Some(u64::MAX),
             recency: u64::MAX,
             step: Some(largest_step()),
-            phase: Some(HandOffPhase {
-                since: u64::MAX,
-                tries: u32::MAX,
-                spent: NanoUsd::MAX,
-                overflow: true,
-            }),
+            phase: Some(largest_phase()),
             hand_offs: u32::MAX,
             shortened: true,
             round: Some(ToolRound {
@@ -566,7 +573,7 @@ mod tests {
             }),
             mail_from: u64::MAX,
             mail_to: u64::MAX,
-            limits: caps,
+            limits: largest_caps(),
             session: Some("\u{1}".repeat(512)),
             updated: LATEST,
         }

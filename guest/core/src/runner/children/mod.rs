@@ -48,7 +48,7 @@ pub struct DecisionInputs {
     pub prepared: Vec<Option<PreparedCall>>,
     /// The children of the open wait, if the round has one.
     pub waiting: Option<WaitRequest>,
-    /// What a provider was sent so far: only where a decision asked for it, see
+    /// The live window of the thread: only where a decision asked for it, see
     /// [`super::CommitDecision::NeedsWindow`].
     pub window: Option<LiveWindow>,
 }
