@@ -346,8 +346,8 @@ impl exported::continuation::Guest for ThreadsComponent {
         })
     }
 
-    fn plan(_: String) -> Result<String, types::Error> {
-        Err(convert::not_built_error("continuation.plan"))
+    fn plan(thread: String) -> Result<String, types::Error> {
+        call_for(&thread, |service| service.hand_off_plan(&thread))
     }
 }
 

@@ -32,7 +32,7 @@ use crate::service::progress::ProgressVerdict;
 use crate::service::runner::StepHandle;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{call_id, parse_user};
-use threadkeep_core::json;
+use threadkeep_core::json::{self, ObjectWriter};
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::limits::{CAP_MAX, COUNT_CAP_MAX};
 use threadkeep_core::money::NanoUsd;
@@ -136,42 +136,65 @@ pub fn step(handed: &StepHandle) -> exported::runner::Step {
             .collect(),
         until: step.until.map(instant),
         concerns_others: handed.concerns_others,
-        more: handed.more.clone().unwrap_or_else(|| "{}".to_owned()),
+        more: match (&handed.summary, &handed.more) {
+            (Some(_), _) => summarizing(handed),
+            (None, Some(more)) => more.clone(),
+            (None, None) => "{}".to_owned(),
+        },
     }
 }
 
+/// Returns what a step says that asks for a summary: how full the window of the thread is.
+fn summarizing(handed: &StepHandle) -> String {
+    let (tokens, window) = (handed.loaded.head.value.context, handed.window());
+    let mut more = String::new();
+    ObjectWriter::new(&mut more)
+        .add("phase", "summarizing")
+        .add("tokens", &tokens)
+        .add("window", &window.unwrap_or_default())
+        .finish();
+    more
+}
+
 /// Builds the request of a model call. Prompt and tools go only with the first request of a driver
-/// that holds nothing yet.
+/// that holds nothing yet. A request for a summary is whole, and has no tools.
 #[inline(never)]
 fn request(handed: &StepHandle) -> llm::Request {
     let pin = handed.pin.as_deref();
-    let whole = handed.since == 0 || handed.messages.is_empty();
-    llm::Request {
+    let mut request = llm::Request {
         thread: handed.loaded.thread.value.id.clone(),
         attempt: handed.step.version,
         options: "{}".to_owned(),
-        model: pin.map(|pin| pin.model.name.clone()).unwrap_or_default(),
-        system: pin
-            .filter(|_| whole)
-            .map(|pin| pin.prompt.clone())
-            .unwrap_or_default(),
-        tools: pin
-            .filter(|_| whole)
-            .map(|pin| pin.tools.iter())
-            .into_iter()
-            .flatten()
-            .map(|tool| types::Tool {
-                name: tool.name.clone(),
-                description: tool.description.clone(),
-                schema: tool.schema.clone(),
-            })
-            .collect(),
+        model: String::new(),
+        system: String::new(),
+        tools: Vec::new(),
         messages: handed.messages.clone(),
         since: handed.since,
         output: handed.step.output,
-        session: handed.loaded.head.value.session.clone(),
+        session: None,
         hash: handed.step.hash.clone(),
+    };
+    let Some(pin) = pin else { return request };
+    if let Some(summary) = &handed.summary {
+        request.model = handed.summary_model();
+        request.system.clone_from(&summary.system);
+        request.messages = vec![summary.message.clone()];
+        return request;
     }
+    request.model.clone_from(&pin.model.name);
+    request
+        .session
+        .clone_from(&handed.loaded.head.value.session);
+    if handed.since == 0 || handed.messages.is_empty() {
+        request.system.clone_from(&pin.prompt);
+        let tools = pin.tools.iter().map(|tool| types::Tool {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            schema: tool.schema.clone(),
+        });
+        request.tools = tools.collect();
+    }
+    request
 }
 
 pub fn proof(proof: exported::runner::Proof) -> Result<HolderProof, Error> {

@@ -6,6 +6,7 @@ mod children;
 mod cli;
 mod component;
 mod conformance;
+mod continuation;
 mod crash;
 mod documents;
 mod guide;

@@ -70,11 +70,37 @@ impl TokenScale {
         let most = estimate.saturating_mul(Self::FACTOR_MAX);
         u64::try_from(scaled).unwrap_or(u64::MAX).clamp(least, most)
     }
+
+    /// Returns the largest estimate that is scaled to at most so many tokens, or a little less.
+    pub fn revert(self, tokens: u64) -> u64 {
+        if self.counted == 0 || self.estimated == 0 {
+            return tokens;
+        }
+        let wide = u128::from(tokens) * u128::from(self.estimated);
+        let estimate = wide / u128::from(self.counted);
+        let least = tokens / Self::FACTOR_MAX;
+        let most = tokens.saturating_mul(Self::DIVISOR_MAX);
+        u64::try_from(estimate)
+            .unwrap_or(u64::MAX)
+            .clamp(least, most)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reverted_estimates_are_scaled_to_no_more() {
+        for (counted, estimated) in [(0, 0), (0, 7), (7, 7), (9, 7), (7, 9), (900, 1), (1, 900)] {
+            let scale = TokenScale { counted, estimated };
+            for tokens in [0, 1, 2, 7, 100, 12_345, u64::MAX] {
+                let estimate = scale.revert(tokens);
+                assert!(scale.apply(estimate) <= tokens, "{scale:?} {tokens}");
+                assert!(estimate >= tokens / 4, "{scale:?} {tokens}: {estimate}");
+            }
+        }
+    }
 
     #[test]
     fn estimates_are_scaled_within_bounds() {

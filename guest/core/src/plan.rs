@@ -317,6 +317,11 @@ impl<'a> ThreadChange<'a> {
         Ok(())
     }
 
+    /// The inputs that every decision shares.
+    pub fn moment(&self) -> DecisionContext<'a> {
+        self.moment
+    }
+
     /// The time of the decision.
     pub fn now(&self) -> UnixTime {
         self.moment.now

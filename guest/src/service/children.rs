@@ -35,6 +35,7 @@ impl<P: HostPorts> ThreadService<P> {
             mail: self.mail(loaded)?,
             prepared: Vec::new(),
             waiting: self.open_wait(loaded, round)?,
+            window: None,
         })
     }
 

@@ -360,7 +360,7 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Reads the newest entry that is no late settlement of a charged call. After the end of a
     /// lease there is at most one such settlement for each charged call.
-    fn newest_own_entry(&self, loaded: &LoadedThread) -> Result<Option<Entry>, Error> {
+    pub(super) fn newest_own_entry(&self, loaded: &LoadedThread) -> Result<Option<Entry>, Error> {
         let newest = loaded.head.value.version;
         let first = loaded.thread.value.version_at(1);
         for version in (first..=newest).rev().take(CHARGED_MAX + 1) {

@@ -8,6 +8,7 @@ use super::store::DecisionOutcome;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use std::rc::Rc;
+use threadkeep_core::continuation::{SummaryRequest, WindowNeeds, summary_request};
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, provider_messages};
 use threadkeep_core::plan::LoadedThread;
@@ -35,6 +36,8 @@ pub struct StepHandle {
     pub since: u64,
     /// Messages of the entries after it.
     pub messages: Vec<String>,
+    /// The whole request that is made instead, for the summary of a thread that is handed off.
+    pub summary: Option<SummaryRequest>,
     /// True if other threads may have something to do.
     pub concerns_others: bool,
     /// JSON object: what the caller of a resume is told of the successor.
@@ -45,6 +48,15 @@ impl StepHandle {
     /// Returns the tokens that the model of the thread takes, once it has a pin.
     pub fn window(&self) -> Option<u64> {
         self.pin.as_deref().map(|pin| pin.model.window)
+    }
+
+    /// Returns the name of the model that writes summaries; empty where none does.
+    pub fn summary_model(&self) -> String {
+        let settings = self.pin.as_deref().map(PinnedSettings::continuation);
+        let summary = settings
+            .as_ref()
+            .and_then(|settings| settings.summary.as_ref());
+        summary.map_or_else(String::new, |summary| summary.model.name.clone())
     }
 }
 
@@ -79,16 +91,77 @@ impl<P: HostPorts> ThreadService<P> {
             let inputs = self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?;
             let moment = with_policy_caps(moment, &settings.policy);
             let first = self.first_entry_of_start(loaded, request.holder, request.name)?;
-            Ok(runner::start(
-                loaded,
-                pin.as_deref(),
-                fresh,
-                first.as_ref(),
-                request.to_start(inputs),
-                moment,
-            )?)
-        })?;
-        self.hand_out_step(done, 0)
+            self.with_window_if_asked(loaded, inputs, &|inputs| {
+                let (pin, fresh) = (pin.as_deref(), fresh.clone());
+                Ok(runner::start(
+                    loaded,
+                    pin,
+                    fresh,
+                    first.as_ref(),
+                    request.to_start(inputs),
+                    moment,
+                )?)
+            })
+        });
+        let named = (request.holder, request.name);
+        let Some(tip) = self.handed_off_by(&done, thread, named)? else {
+            return self.hand_out_step(done?, 0);
+        };
+        let (old, asked) = (
+            self.load(thread)?,
+            request.to_start(DecisionInputs::default()),
+        );
+        runner::check_handed_off_start(self.newest_own_entry(&old)?.as_ref(), &asked)?;
+        self.hand_out_step(DecisionOutcome::Unchanged(Box::new(tip)), 0)
+    }
+
+    /// Returns the tip of a thread that a start or claim of this holder and name has handed off, if
+    /// its first step there is pending: `answer` is that of the same call, repeated.
+    fn handed_off_by<T>(
+        &self,
+        answer: &Result<T, Error>,
+        thread: &str,
+        (holder, name): (&str, &str),
+    ) -> Result<Option<LoadedThread>, Error> {
+        if !matches!(answer, Err(Error::Core(CoreError::Continued { .. }))) {
+            return Ok(None);
+        }
+        let tip = self.load(&self.load(thread)?.chain.value.tip)?;
+        let repeated = runner::is_repeated_start(&tip.head.value, holder, name);
+        Ok(Some(tip).filter(|_| repeated))
+    }
+
+    /// Answers what a hand-off of a thread would carry now, as JSON. A thread that has no settings
+    /// of its own yet is taken as it would be started.
+    pub fn hand_off_plan(&self, thread: &str) -> Result<String, Error> {
+        let loaded = self.load(thread)?;
+        let pin = match self.pin_if_any(&loaded)? {
+            Some(pin) => pin,
+            None => self.pin_for_start(&loaded, &self.tenant_settings(true)?)?.0,
+        };
+        let needs = runner::hand_off_plan_needs(&loaded, &pin);
+        let window = self.load_window(&loaded, loaded.head.value.version, needs)?;
+        Ok(runner::hand_off_plan(&loaded, &pin, &window))
+    }
+
+    /// Decides; loads the live window and decides once more where the decision asks for it.
+    fn with_window_if_asked(
+        &self,
+        loaded: &LoadedThread,
+        inputs: DecisionInputs,
+        decide: &dyn Fn(DecisionInputs) -> Result<CommitDecision, Error>,
+    ) -> Result<CommitDecision, Error> {
+        let again = inputs.clone();
+        match decide(inputs)? {
+            CommitDecision::NeedsWindow(needs) => {
+                let window = self.load_window(loaded, loaded.head.value.version, needs)?;
+                decide(DecisionInputs {
+                    window: Some(window),
+                    ..again
+                })
+            }
+            decided => Ok(decided),
+        }
     }
 
     /// Reads the entry that a start made whose first step is pending, if this is the same start.
@@ -118,22 +191,24 @@ impl<P: HostPorts> ThreadService<P> {
             let round = self.round(loaded)?;
             let partial = self.partial(loaded)?;
             let pin = self.pin_if_any(loaded)?;
-            let claimer = (
-                holder,
-                proof,
-                self.load_decision_inputs(loaded, round.as_ref())?,
-            );
+            let inputs = self.load_decision_inputs(loaded, round.as_ref())?;
             let moment = self.with_operator_caps(moment)?;
-            Ok(runner::claim(
-                loaded,
-                pin.as_deref(),
-                round.as_ref(),
-                &partial,
-                claimer,
-                moment,
-            )?)
-        })?;
-        self.hand_out_step(done, 0)
+            self.with_window_if_asked(loaded, inputs, &|inputs| {
+                Ok(runner::claim(
+                    loaded,
+                    pin.as_deref(),
+                    round.as_ref(),
+                    &partial,
+                    (holder, proof, inputs),
+                    moment,
+                )?)
+            })
+        });
+        let name = format!("claim:{holder}");
+        match self.handed_off_by(&done, thread, (holder, &name))? {
+            Some(tip) => self.hand_out_step(DecisionOutcome::Unchanged(Box::new(tip)), 0),
+            None => self.hand_out_step(done?, 0),
+        }
     }
 
     /// Applies the result of a step.
@@ -156,26 +231,48 @@ impl<P: HostPorts> ThreadService<P> {
                 false => None,
             };
             let moment = self.with_operator_caps(moment)?;
-            let mut submission = submission.clone();
+            let mut inputs = submission.inputs.clone();
             if pending {
+                // The calls of a summary are not performed.
+                let pin = pin.as_deref().filter(|_| head.phase.is_none());
                 let outcome = &submission.outcome;
-                let prepared =
-                    self.prepare_calls(loaded, pin.as_deref(), outcome, moment.ceiling)?;
-                submission.inputs = DecisionInputs {
+                let prepared = self.prepare_calls(loaded, pin, outcome, moment.ceiling)?;
+                inputs = DecisionInputs {
                     prepared,
                     ..self.load_decision_inputs(loaded, round.as_ref())?
                 };
             }
-            Ok(runner::submit(
-                loaded,
-                pin.as_deref(),
-                round.as_ref(),
-                answer.as_ref(),
-                submission,
-                moment,
-            )?)
+            self.with_window_if_asked(loaded, inputs, &|inputs| {
+                let submission = StepSubmission {
+                    inputs,
+                    ..submission.clone()
+                };
+                Ok(runner::submit(
+                    loaded,
+                    pin.as_deref(),
+                    round.as_ref(),
+                    answer.as_ref(),
+                    submission,
+                    moment,
+                )?)
+            })
         })?;
-        self.hand_out_step(done, have)
+        match done {
+            DecisionOutcome::Unchanged(loaded) if is_handed_off(&loaded) => {
+                let tip = self.load(&loaded.chain.value.tip)?;
+                let actual = tip.head.value.token;
+                if actual != submission.token {
+                    let expected = submission.token;
+                    return Err(CoreError::Fenced { expected, actual }.into());
+                }
+                self.hand_out_step(DecisionOutcome::Unchanged(Box::new(tip)), 0)
+            }
+            // Nothing that the driver holds is of a successor.
+            DecisionOutcome::Committed(plan) if id::key(&plan.thread.id) != id::key(thread) => {
+                self.hand_out_step(DecisionOutcome::Committed(plan), 0)
+            }
+            done => self.hand_out_step(done, have),
+        }
     }
 
     /// Sends a signal; returns the thread afterwards. The same id with the same content is applied
@@ -272,7 +369,9 @@ impl<P: HostPorts> ThreadService<P> {
             (None, _) => None,
         };
         let step = runner::pending_step(&loaded.head.value, pin.as_deref(), round)?;
+        let summary = self.summary_to_ask(&loaded, &step, pin.as_deref())?;
         let (since, messages) = match step.kind {
+            Some(StepKind::CallLlm) if summary.is_some() => (0, Vec::new()),
             Some(StepKind::CallLlm) => {
                 self.messages_to_carry(&loaded, have, step.version, entry)?
             }
@@ -284,9 +383,33 @@ impl<P: HostPorts> ThreadService<P> {
             pin,
             since,
             messages,
+            summary,
             concerns_others,
             more: None,
         })
+    }
+
+    /// Returns the request for the summary of a thread, where its pending step is to ask for it.
+    fn summary_to_ask(
+        &self,
+        loaded: &LoadedThread,
+        step: &Step,
+        pin: Option<&PinnedSettings>,
+    ) -> Result<Option<SummaryRequest>, Error> {
+        let settings = pin.map(PinnedSettings::continuation);
+        let settings = settings.as_ref().and_then(|pinned| pinned.summary.as_ref());
+        match (&loaded.head.value.phase, step.kind, settings) {
+            (Some(_), Some(StepKind::CallLlm), Some(settings)) => {
+                let terms = runner::summary_terms(settings);
+                let needs = WindowNeeds {
+                    transcript: Some(terms.most()),
+                    ..WindowNeeds::default()
+                };
+                let window = self.load_window(loaded, step.version, needs)?;
+                Ok(summary_request(&window, None, terms))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Returns the messages after `have` up to the step's version, if they are few; otherwise none,
@@ -330,6 +453,11 @@ impl<P: HostPorts> ThreadService<P> {
         }
         Ok((have, texts))
     }
+}
+
+/// Returns true if the run of a thread has gone on in a successor.
+fn is_handed_off(loaded: &LoadedThread) -> bool {
+    loaded.head.value.status == ThreadStatus::Continued
 }
 
 /// Returns true if the thread's holder is in the list. Ids of holders are compared byte for byte.

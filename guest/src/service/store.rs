@@ -507,6 +507,10 @@ impl<P: HostPorts> ThreadService<P> {
                     return Ok(DecisionOutcome::Unchanged(Box::new(loaded)));
                 }
                 CommitDecision::Commit(plan) => (plan, None),
+                CommitDecision::NeedsWindow(_) => {
+                    let message = format!("a decision about {thread} lacks what was sent to it");
+                    return Err(CoreError::Corrupt(message).into());
+                }
                 CommitDecision::CommitThenFail(plan, error) => (plan, Some(error)),
             };
             match self.commit(&plan) {

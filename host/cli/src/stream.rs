@@ -97,11 +97,23 @@ impl RunStream {
         screen.note(&format!("{old} {had}: going on in {new}"));
     }
 
+    /// The window of the model is nearly full, and a summary is written. Its text is no reply.
+    pub fn show_summary(&mut self, screen: &mut OutputScreen, context: ContextFill) {
+        self.quiet = 0;
+        self.over = true;
+        screen.end_line();
+        let context = context.describe().unwrap_or_default();
+        screen.note(&format!(
+            "  context {context}: handing off, a summary is written"
+        ));
+    }
+
     /// The run goes on in another thread.
     pub fn show_hand_off(&mut self, screen: &mut OutputScreen, thread: &str) {
         self.quiet = 0;
+        self.over = true;
         screen.end_line();
-        screen.note(&format!("  goes on in {thread}"));
+        screen.note(&format!("  continued in {thread}"));
     }
 
     /// An event of a descendant of the thread.
@@ -320,6 +332,26 @@ mod tests {
              tokens, 0.00012 USD so far; context 3,280 of 32,000 tokens (10 %)\n"
         );
         assert_eq!(stream.into_reply(), "It holds a note.");
+    }
+
+    #[test]
+    fn a_hand_off_is_shown_as_it_happens() {
+        let (mut screen, out, err) = screen(false, true);
+        let mut stream = RunStream::new();
+        stream.show_text(&mut screen, "before");
+        stream.show_turn(&mut screen, &cost(1), FILL);
+        let context = ContextFill {
+            tokens: 3_700,
+            window: Some(4_000),
+        };
+        stream.show_summary(&mut screen, context);
+        stream.show_hand_off(&mut screen, "a-2");
+        stream.show_text(&mut screen, "after");
+        assert_eq!(out.text(), "before\nafter");
+        let notes = "  context 3,700 of 4,000 tokens (92 %): handing off, a summary is written\n  \
+                     continued in a-2\n";
+        assert!(err.text().ends_with(notes), "{}", err.text());
+        assert_eq!(stream.into_reply(), "after");
     }
 
     #[test]

@@ -83,6 +83,15 @@ impl HistoryReplay {
         self.base = Some(base);
     }
 
+    /// Takes over the run of the link before, which `head` belongs to, if that was handed off: its
+    /// turns count on. A resumed thread begins another run.
+    pub(super) fn carry_run(&mut self, head: &Value) {
+        if !self.has_entries() && text(&head["status"]) == "continued" {
+            self.run = number(&head["run"]);
+            self.run_turns = number(&head["counters"]["run_turns"]);
+        }
+    }
+
     /// Returns the version after which the thread's own entries begin.
     pub(super) fn base(&self) -> u64 {
         self.base.unwrap_or_default()
@@ -255,6 +264,8 @@ impl HistoryReplay {
                 }
                 self.spend = self.spend.saturating_add(number(&event["cost"]));
             }
+            // The summary of a thread that is handed off is no turn.
+            "result" if event["summary"] == true => {}
             "result" => {
                 self.turns += 1;
                 self.run_turns += 1;

@@ -122,6 +122,7 @@ impl StoreAudit<'_> {
                 Err(error) => return Err(error),
             };
             self.begin_replay(&seen.thread, &mut told)?;
+            self.carry_run(&seen.thread, &mut told)?;
             let version = number(&seen.head["version"]);
             match self.replay_history(key, &mut told, version) {
                 Ok(()) => {}
@@ -144,6 +145,23 @@ impl StoreAudit<'_> {
             }
         }
         self.report.unsettled += 1;
+        Ok(())
+    }
+
+    /// Begins the counting of a run where the link before has left it. That link has ended, so its
+    /// run does not change any more.
+    fn carry_run(&self, thread: &Value, told: &mut HistoryReplay) -> Result<(), StorageError> {
+        let before = key_of(&thread["previous"]);
+        if !before.is_empty() && !told.has_entries() {
+            let head = [RecordKey::new("head", &before)];
+            let read = RecordSnapshot::read_in_parts(self.storage, &head);
+            match read {
+                Ok(read) => told.carry_run(&read.json("head", &before)),
+                // It is reported of the link before.
+                Err(StorageError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
 

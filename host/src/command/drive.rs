@@ -96,6 +96,8 @@ pub struct RunWatch<'a> {
     /// The threads of the tree that this command performed, each with the version before its first
     /// run.
     performed: BTreeMap<String, u64>,
+    /// The threads that the run has left for the next link of their chain.
+    handed_off: Vec<String>,
     left_alone: Vec<LeftAloneRow>,
     stream: RunStream,
     /// The status before, if a thread that has ended is to go on in a successor.
@@ -115,6 +117,7 @@ impl<'a> RunWatch<'a> {
             cancel: None,
             current: String::new(),
             performed: BTreeMap::new(),
+            handed_off: Vec::new(),
             left_alone: Vec::new(),
             stream,
             resumes: None,
@@ -265,8 +268,13 @@ impl<'a> RunWatch<'a> {
                 self.current.clone_from(new);
                 self.resumption = Some(*resumed);
             }
-            RunEvent::HandedOff { to, .. } => {
+            RunEvent::HandingOff { tokens, window, .. } => {
+                let window = Some(window);
+                stream.show_summary(screen, ContextFill { tokens, window });
+            }
+            RunEvent::HandedOff { from, to } => {
                 stream.show_hand_off(screen, &to);
+                self.handed_off.push(from);
                 self.current = to;
             }
             RunEvent::Waits { .. } => stream.show_child_wait(screen),
@@ -370,6 +378,7 @@ impl<'a> RunWatch<'a> {
             tree: tree.ok(),
             payer: payer.unwrap_or_else(|_| thread.id.clone()),
             charged,
+            handed_off: self.handed_off,
             left_alone: self.left_alone,
         };
         Ok(DriveOutcome {
@@ -400,7 +409,7 @@ fn show_child_event(
             stream.show_child(screen, thread, &format!("had ended: going on in {to}"));
         }
         RunEvent::HandedOff { to, .. } => {
-            stream.show_child(screen, thread, &format!("goes on in {to}"));
+            stream.show_child(screen, thread, &format!("is continued in {to}"));
         }
         RunEvent::Recovered { .. } => {
             stream.show_child(
@@ -470,6 +479,7 @@ struct AnswerParts {
     tree: Option<TreeTotalsView>,
     payer: String,
     charged: Vec<ChargedRow>,
+    handed_off: Vec<String>,
     left_alone: Vec<LeftAloneRow>,
 }
 
@@ -480,6 +490,8 @@ impl AnswerParts {
         let tree = self.tree.unwrap_or_default();
         RunAnswer {
             thread_id: thread.id.clone(),
+            chain_id: thread.chain.clone(),
+            handed_off: self.handed_off,
             status: thread.status.clone(),
             outcome: thread.outcome.clone(),
             text: self.text,

@@ -93,6 +93,9 @@ struct ResultEvent {
     spend: u64,
     duration: u64,
     estimated: bool,
+    /// True for the summary of a thread that is handed off: it is paid, and no turn.
+    #[serde(default)]
+    summary: bool,
 }
 
 #[derive(Deserialize)]
@@ -137,7 +140,7 @@ fn format_line(
         cache_creation_tokens: told.usage.write,
         cost_usd: nanos_to_usd(told.spend)?,
         duration_ms: told.duration,
-        turns: 1,
+        turns: u64::from(!told.summary),
         model: &told.model,
         version: replied.version,
     })?;
@@ -253,6 +256,7 @@ mod tests {
             spend,
             duration: 1_234,
             estimated: false,
+            summary: false,
         }
     }
 

@@ -15,7 +15,8 @@ pub(super) struct ThreadConversation {
 }
 
 impl ThreadConversation {
-    /// Takes over the messages that a step carries; reads those that it does not.
+    /// Takes over the messages that a step carries; reads those that it does not. A request with
+    /// `since` 0 is whole: it replaces what is held.
     pub(super) async fn extend(
         &mut self,
         tenant: &Tenant,
@@ -24,6 +25,10 @@ impl ThreadConversation {
         asked: &llm::Request,
     ) -> Result<(), CallError> {
         let request = &mut self.request;
+        if asked.since == 0 {
+            self.held_version = 0;
+            request.messages.clear();
+        }
         if self.held_version == 0 {
             request.system.clone_from(&asked.system);
             request.tools = asked.tools.iter().map(tool_spec).collect();

@@ -77,6 +77,16 @@ pub enum RunEvent {
     /// The thread had ended: its conversation goes on in a successor, whose run begins. What
     /// follows is of that one.
     Resumed(Box<ThreadResumption>),
+    /// The window of the model is nearly full: a summary of the conversation is written, of which
+    /// no text is reported. The run then goes on in another thread, which `HandedOff` reports.
+    HandingOff {
+        /// The thread that the run is about to leave.
+        thread: String,
+        /// Tokens of its next request.
+        tokens: u64,
+        /// Tokens that its model takes.
+        window: u64,
+    },
     /// The run goes on in another thread: the next link of its chain. What follows is of that one.
     HandedOff {
         /// The thread that the run has left.

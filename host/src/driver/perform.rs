@@ -199,8 +199,10 @@ impl Run<'_> {
         if next.concerns_others {
             self.driver.tree_changed.notify_one();
         }
-        // Only for listeners: the run goes on if the read fails.
-        if replied && let Ok(thread) = tenant.get(&self.thread).await {
+        // Only for listeners: the run goes on if the read fails. The summary of a thread that is
+        // handed off is no turn of it.
+        let is_turn = replied && !step_phase(&step).summarizes();
+        if is_turn && let Ok(thread) = tenant.get(&self.thread).await {
             self.sink.emit(RunEvent::Turn {
                 costs: ThreadCosts::from_thread(&thread),
                 context: thread.context,
@@ -276,8 +278,16 @@ impl Run<'_> {
         self.conversation.complete_request(name, asked);
         let request = &self.conversation.request;
         let partial = Mutex::new(String::new());
+        let phase = step_phase(step);
+        if let Some((tokens, window)) = phase.hand_off {
+            self.sink.emit(RunEvent::HandingOff {
+                thread: self.thread.clone(),
+                tokens,
+                window,
+            });
+        }
         let on_delta = |delta: ReplyDelta| {
-            if let Some(event) = delta_event(delta, &partial) {
+            if let Some(event) = delta_event(delta, &partial).filter(|_| !phase.summarizes()) {
                 self.sink.emit(event);
             }
         };
@@ -477,6 +487,30 @@ impl Run<'_> {
 
     fn millis_until(&self, time: wit::Instant) -> u64 {
         u64::try_from(self.time_until(time).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The phase of a run, as one of its steps says it.
+#[derive(Debug, Clone, Copy, Default)]
+struct StepPhase {
+    /// The tokens of the next request and those of the window, where the step is to ask for the
+    /// summary of a thread that is handed off.
+    hand_off: Option<(u64, u64)>,
+}
+
+impl StepPhase {
+    fn summarizes(self) -> bool {
+        self.hand_off.is_some()
+    }
+}
+
+/// Reads the fields of a step's `more` that this driver knows.
+fn step_phase(step: &runner::Step) -> StepPhase {
+    let more: serde_json::Value = serde_json::from_str(&step.more).unwrap_or_default();
+    let number = |name: &str| more[name].as_u64().unwrap_or_default();
+    let summarizes = more["phase"] == "summarizing";
+    StepPhase {
+        hand_off: summarizes.then(|| (number("tokens"), number("window"))),
     }
 }
 

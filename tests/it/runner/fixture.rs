@@ -165,8 +165,19 @@ impl RunnerFixture {
             handed: handed.clone(),
             last: None,
         };
-        self.held.insert(thread.to_owned(), held);
+        self.keep_step(thread, held);
         Ok(handed)
+    }
+
+    /// Keeps the step that a driver has of a thread: it may be of the next link of its chain, in
+    /// which the run goes on.
+    fn keep_step(&mut self, thread: &str, held: HeldStep) {
+        let of = held.handed.loaded.thread.value.id.clone();
+        if of != thread {
+            self.held.remove(thread);
+            self.threads.push(of.clone());
+        }
+        self.held.insert(of, held);
     }
 
     pub fn submit(&mut self, thread: &str, outcome: StepOutcome) -> Result<StepHandle, Error> {
@@ -186,7 +197,7 @@ impl RunnerFixture {
             handed: handed.clone(),
             last,
         };
-        self.held.insert(thread.to_owned(), next);
+        self.keep_step(thread, next);
         Ok(handed)
     }
 

@@ -102,7 +102,7 @@ fn is_function(line: &str) -> bool {
 /// Returns the names that a host has to know and that the docs of `library` do not say: keys of
 /// front matter, tools of the component's own, presets.
 pub fn unnamed_words(library: &str) -> Vec<String> {
-    let tools = builtin_tools(0).map(|tool| tool.name);
+    let tools = builtin_tools(WAIT_MILLIS_DEFAULT).map(|tool| tool.name);
     let presets = ["local", "strict"].map(str::to_owned);
     let known = presets
         .iter()

@@ -23,6 +23,19 @@ pub struct TrailingBounds {
 }
 
 impl TrailingBounds {
+    /// Bounds that select what must be carried, however large that is.
+    pub const LEAST: Self = Self {
+        wanted: ContentSize {
+            tokens: 0,
+            bytes: 0,
+        },
+        most: ContentSize {
+            tokens: u64::MAX,
+            bytes: u64::MAX,
+        },
+        parts: BASE_PARTS_MAX - 1,
+    };
+
     /// Returns the bounds of what is carried beside a summary of so many tokens. `most` is the most
     /// of everything that the next request has, `fixed` its part that is neither summary nor
     /// carried; `ceiling` is the most tokens of the summary and what is carried.

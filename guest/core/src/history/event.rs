@@ -307,11 +307,13 @@ pub struct ResultEvent {
     pub response_id: Option<String>,
     /// The model that answered, as the provider names it.
     pub response_model: Option<String>,
+    /// True for the summary of a thread that is handed off: it is no turn.
+    pub summary: bool,
 }
 
 record!(ResultEvent {
     model, finish, usage, spend, duration, estimated, response_id or nothing,
-    response_model or nothing
+    response_model or nothing, summary or nothing
 });
 
 /// The run stopped.

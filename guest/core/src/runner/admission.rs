@@ -9,7 +9,7 @@ use crate::history::{AdmittedAttempt, Message, MessageRole};
 use crate::ledger::{LedgerRefusal, OverrunOutcome};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
-use crate::settings::PinnedSettings;
+use crate::settings::{Model, PinnedSettings};
 use crate::thread::{
     DUE_NEW, Head, Hold, PendingStep, StatusCause, StepKind, ThreadStatus, find_reached_cap,
     raise_advice,
@@ -81,7 +81,7 @@ pub(super) fn admit_attempt(
         request: request.clone(),
         key: None,
     });
-    let millis = model_call_millis(change, pin);
+    let millis = model_call_time(change, &pin.model);
     hand_out_step(change, StepKind::CallLlm, change.now().plus_millis(millis));
     change.head.cause = None;
     if let Some(step) = &mut change.head.step {
@@ -184,17 +184,22 @@ fn window_exceeded_cause(head: &Head, pin: &PinnedSettings) -> Option<StatusCaus
 
 /// Returns the longest time of a model call: the model's own time, cut where the run's cap on
 /// duration is reached.
-fn model_call_millis(change: &ThreadChange<'_>, pin: &PinnedSettings) -> u64 {
+pub(super) fn model_call_time(change: &ThreadChange<'_>, model: &Model) -> u64 {
     let own = change.head.limits.duration.into_iter();
     let cap = own.chain(change.ceiling().duration).min();
     let left = cap.map(|cap| cap.saturating_sub(change.head.counters.run_duration));
-    let time = pin.model.call_millis.unwrap_or(MODEL_MILLIS);
+    let time = model.call_millis.unwrap_or(MODEL_MILLIS);
     left.into_iter().chain([time]).min().unwrap_or(time)
 }
 
 /// Returns an eighth more than the estimated context: a provider's count differs from the estimate.
 fn estimate_input(head: &Head) -> u64 {
-    head.context.saturating_add(head.context / 8)
+    estimate_input_tokens(head.context)
+}
+
+/// Returns an eighth more than so many estimated tokens.
+pub(super) fn estimate_input_tokens(tokens: u64) -> u64 {
+    tokens.saturating_add(tokens / 8)
 }
 
 /// Makes a step pending until a deadline, named by the version of the change, and sets the lease

@@ -5,7 +5,7 @@ use super::checks::{busy_error, refused_error, require_pin, slowest_tool_millis}
 use super::children::{DecisionInputs, WaitOutcome, check_wait, missing_wait_error};
 use super::failure::push_partial;
 use super::open_calls::{interrupt_calls, tool_name_of};
-use super::outcome::{RunRecords, apply_wait_outcome, apply_waiting_intent, conclude};
+use super::outcome::{RunRecords, apply_wait_outcome, apply_waiting_intent, conclude, decide};
 use super::settlement::{count_time_until, settle_attempt_until};
 use super::transition::RunTransition;
 use super::{CommitDecision, LOST_STEPS_MAX, SILENCE_MILLIS_MAX};
@@ -52,8 +52,10 @@ pub fn claim(
     claimer: (&str, HolderProof, DecisionInputs),
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
-    let (holder, proof, inputs) = claimer;
-    let records = RunRecords { pin, round };
+    let (holder, proof, mut inputs) = claimer;
+    let window = inputs.window.take();
+    let window = window.as_ref();
+    let records = RunRecords { pin, round, window };
     let head = &loaded.head.value;
     if head.status == ThreadStatus::Waiting {
         return resume_wait(loaded, records, (holder, inputs), moment);
@@ -119,7 +121,11 @@ pub fn recover(
         let message = format!("its holder {holder} died: resume to go on");
         StatusCause::new("error", "recovered", message)
     });
-    let records = RunRecords { pin: None, round };
+    let records = RunRecords {
+        pin: None,
+        round,
+        window: None,
+    };
     let next = RunTransition::Suspend(cause);
     conclude(change, records, CommitReason::Suspended, next)
 }
@@ -147,8 +153,8 @@ fn resume_wait(
         WaitOutcome::Blocked(..) | WaitOutcome::StoreFull(_) => CommitReason::Suspended,
         WaitOutcome::Released => return wait_further(change),
     };
-    apply_wait_outcome(&mut change, records, outcome)?;
-    Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
+    let called = apply_wait_outcome(&mut change, records, outcome)?;
+    decide(change, records, called.recorded_as(reason))
 }
 
 /// Lets a wait go on: the thread is not held, and not due before it must be.

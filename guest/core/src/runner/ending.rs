@@ -110,6 +110,7 @@ fn record_end(change: &mut ThreadChange<'_>, status: ThreadStatus) {
     change.thread.outcome = Some(status);
     change.head.intent = None;
     change.head.round = None;
+    change.head.phase = None;
     change.stop_drawing();
 }
 

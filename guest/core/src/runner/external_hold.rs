@@ -410,6 +410,7 @@ fn close_external_hold(
         estimated: false,
         response_id: None,
         response_model: None,
+        summary: false,
     }));
     Ok(())
 }

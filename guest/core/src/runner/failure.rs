@@ -50,18 +50,12 @@ pub(super) fn apply_failure(
         .as_ref()
         .and_then(|step| step.failed.as_deref());
     let again = paid && before == Some(code);
-    let wanted = retry_millis(tries, failure).filter(|_| !again);
+    let wanted = transient_retry_millis(tries, failure).filter(|_| !again);
     let full = change.store_full_cause();
     let capped = || wanted.and_then(|_| find_reached_cap(&change.head, change.ceiling()));
     let stop = full.or_else(capped);
     let retry = wanted.filter(|_| stop.is_none());
-    change.push_event(Event::Error(ErrorEvent {
-        kind: known_kind(&failure.kind).to_owned(),
-        code: code.to_owned(),
-        message: cut(&failure.message, 1_000).to_owned(),
-        attempt: tries + 1,
-        retry,
-    }));
+    push_failure(change, failure, tries + 1, retry);
     match retry {
         Some(millis) => RunTransition::Retry(RetryWait {
             millis,
@@ -70,10 +64,30 @@ pub(super) fn apply_failure(
             failed: paid.then(|| code.to_owned()),
         }),
         None => {
+            let overflow = stop.is_none() && failure.kind == "context-overflow";
             let cause = stop.unwrap_or_else(|| failure_cause(failure, again));
-            RunTransition::Suspend(cause)
+            match overflow {
+                true => RunTransition::Overflow(cause),
+                false => RunTransition::Suspend(cause),
+            }
         }
     }
+}
+
+/// Adds the event of a failed attempt; `retry` is the time in milliseconds until the next.
+pub(super) fn push_failure(
+    change: &mut ThreadChange<'_>,
+    failure: &LlmFailure,
+    attempt: u32,
+    retry: Option<u64>,
+) {
+    change.push_event(Event::Error(ErrorEvent {
+        kind: known_kind(&failure.kind).to_owned(),
+        code: cut(&failure.code, 100).to_owned(),
+        message: cut(&failure.message, 1_000).to_owned(),
+        attempt,
+        retry,
+    }));
 }
 
 /// Returns the cause of a suspension after a failure: a refusal by a host's ceiling is a limit of
@@ -108,7 +122,7 @@ fn failure_cause(failure: &LlmFailure, again: bool) -> StatusCause {
 
 /// Milliseconds until the next attempt: the time that the provider asks for, at least the backoff;
 /// `None` for no further attempt.
-fn retry_millis(tries: u32, failure: &LlmFailure) -> Option<u64> {
+pub(super) fn transient_retry_millis(tries: u32, failure: &LlmFailure) -> Option<u64> {
     let again = matches!(failure.kind.as_str(), "transient" | "rate-limited");
     let asked = failure.retry.unwrap_or(0);
     if !again || tries >= RETRIES_MAX || asked > RETRY_AFTER_MILLIS_MAX {
@@ -223,7 +237,7 @@ mod tests {
             ("unheard-of", None, 0, None),
         ] {
             assert_eq!(
-                retry_millis(tries, &failure(kind, asked)),
+                transient_retry_millis(tries, &failure(kind, asked)),
                 expected,
                 "{kind} {asked:?} {tries}"
             );

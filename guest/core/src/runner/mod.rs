@@ -17,6 +17,9 @@ mod external_loop;
 mod failure;
 mod finish_reason;
 mod fork;
+mod hand_off_plan;
+mod hand_off_terms;
+mod handing_off;
 mod mail;
 mod open_calls;
 mod outcome;
@@ -32,6 +35,8 @@ mod start;
 mod step;
 mod submission;
 mod submit;
+mod successor;
+mod summary_attempt;
 mod transition;
 mod usage_correction;
 
@@ -45,16 +50,22 @@ pub use claim::{HolderProof, KeptPartial, claim, recover};
 pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
 pub use external_loop::{LoopEnding, LoopFailure, close, open};
 pub use fork::{FORKED, ForkPoint, ForkRequest, fork};
+pub use hand_off_plan::{hand_off_plan, hand_off_plan_needs};
+pub use handing_off::HAND_OFFS_MAX;
 pub use reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
 pub use result_blocks::parse_result_content;
 pub use resume::{ResumeRequest, check_may_be_resumed, resume};
 pub use round::{ToolOutcome, ToolState};
 pub use signal::{CapRaise, Signal, signal};
-pub use start::{StartRequest, is_repeated_start, is_start_refused, parse_about, start};
+pub use start::{
+    StartRequest, check_handed_off_start, is_repeated_start, is_start_refused, parse_about, start,
+};
 pub use step::{Step, StepCall, pending_step};
 pub use submission::{LlmFailure, StepOutcome, StepSubmission};
 pub use submit::submit;
+pub use summary_attempt::summary_terms;
 
+use crate::continuation::WindowNeeds;
 use crate::error::Error;
 use crate::plan::CommitPlan;
 
@@ -115,6 +126,8 @@ pub enum CommitDecision {
     Repeat,
     /// The plan is to be committed; the pending step of its head is the answer.
     Commit(Box<CommitPlan>),
+    /// The decision needs [`DecisionInputs::window`], which is loaded for it alone.
+    NeedsWindow(WindowNeeds),
     /// The plan is to be committed, and the answer is the error all the same: a fenced driver
     /// reported usage.
     CommitThenFail(Box<CommitPlan>, Error),

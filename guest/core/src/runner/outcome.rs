@@ -8,16 +8,21 @@
 //! - a run that is over: `run-finished`;
 //! - a suspension that a result brings with it (a reply that is cut, a failure): `suspended`;
 //! - a suspension because the next step is not admitted: the reason of what was recorded, or
-//!   `suspended` where nothing was (the end of a wait before a retry).
+//!   `suspended` where nothing was (the end of a wait before a retry);
+//! - a thread that goes on in another one: `handoff`.
 
 use super::CommitDecision;
 use super::admission::{AttemptAdmission, AttemptNeeds, admit_attempt, hand_out_step};
 use super::checks::require_pin;
 use super::children::{WaitOutcome, WaitRequest, begin_wait, missing_wait_error};
 use super::ending::{finish_run, suspend, suspend_in_wait, terminate};
+use super::hand_off_terms::{CarryTerms, PreparedHandOff};
+use super::handing_off::{HandOffStart, advance_hand_off, begin_after_overflow};
 use super::mail::take_mail;
 use super::open_calls::{interrupt_calls, tool_name_of};
+use super::successor::hand_off;
 use super::transition::{RetryWait, RunTransition};
+use crate::continuation::{LiveWindow, WindowNeeds};
 use crate::error::Error;
 use crate::history::{CommitReason, Entry};
 use crate::plan::ThreadChange;
@@ -31,6 +36,51 @@ pub(super) struct RunRecords<'a> {
     pub pin: Option<&'a PinnedSettings>,
     /// The entry that holds the open calls, unless the change itself makes them.
     pub round: Option<&'a Entry>,
+    /// The live window of the thread, once it was asked for.
+    pub window: Option<&'a LiveWindow>,
+}
+
+/// The work that is left once a transition is applied.
+#[derive(Debug)]
+pub(super) enum AppliedTransition {
+    /// The change becomes an entry, for this reason.
+    Recorded(CommitReason),
+    /// The change closes its thread, and the run goes on in another one.
+    HandedOff(PreparedHandOff),
+    /// It cannot be told without this part of the live window of the thread.
+    NeedsWindow(WindowNeeds),
+}
+
+/// The outcome of the wish to call the model.
+#[derive(Debug)]
+pub(super) enum ModelCall {
+    /// A step is handed out, or the run is suspended.
+    Decided,
+    /// The run goes on in another thread.
+    HandedOff(PreparedHandOff),
+    /// It cannot be told without this part of the live window of the thread.
+    NeedsWindow(WindowNeeds),
+}
+
+impl From<HandOffStart> for ModelCall {
+    fn from(start: HandOffStart) -> Self {
+        match start {
+            HandOffStart::NotDue | HandOffStart::Decided => Self::Decided,
+            HandOffStart::NeedsWindow(needs) => Self::NeedsWindow(needs),
+            HandOffStart::HandedOff(prepared) => Self::HandedOff(prepared),
+        }
+    }
+}
+
+impl ModelCall {
+    /// Returns what is left to be done, if the change is recorded for this reason.
+    pub fn recorded_as(self, reason: CommitReason) -> AppliedTransition {
+        match self {
+            Self::Decided => AppliedTransition::Recorded(reason),
+            Self::HandedOff(prepared) => AppliedTransition::HandedOff(prepared),
+            Self::NeedsWindow(needs) => AppliedTransition::NeedsWindow(needs),
+        }
+    }
 }
 
 /// Applies a transition and makes the commit. `happened` is the reason of what the change records.
@@ -40,50 +90,93 @@ pub(super) fn conclude(
     happened: CommitReason,
     next: RunTransition,
 ) -> Result<CommitDecision, Error> {
-    let reason = apply_transition(&mut change, records, happened, next)?;
-    Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
+    let applied = apply_transition(&mut change, records, happened, next)?;
+    decide(change, records, applied)
 }
 
-/// Applies a transition; returns the reason for the history.
+/// Makes the commit of a change to which a transition was applied.
+pub(super) fn decide(
+    mut change: ThreadChange<'_>,
+    records: RunRecords<'_>,
+    applied: AppliedTransition,
+) -> Result<CommitDecision, Error> {
+    let full = change.store_full_cause();
+    let plan = match (applied, full) {
+        (AppliedTransition::Recorded(reason), _) => change.into_plan(reason)?,
+        // The phase stays: another summary is asked for when the run goes on.
+        (AppliedTransition::HandedOff(_), Some(cause)) => {
+            suspend(&mut change, cause);
+            change.into_plan(CommitReason::Suspended)?
+        }
+        (AppliedTransition::HandedOff(prepared), None) => {
+            let pin = require_pin(change.loaded_thread(), records.pin)?;
+            let Some(window) = records.window else {
+                let needs = CarryTerms::new(&change.head, pin).window_needs(&prepared);
+                return Ok(CommitDecision::NeedsWindow(needs));
+            };
+            hand_off(change, pin, window, prepared)?
+        }
+        (AppliedTransition::NeedsWindow(needs), _) => {
+            return Ok(CommitDecision::NeedsWindow(needs));
+        }
+    };
+    Ok(CommitDecision::Commit(Box::new(plan)))
+}
+
+/// Applies a transition; returns what is left to be done.
 pub(super) fn apply_transition(
     change: &mut ThreadChange<'_>,
     records: RunRecords<'_>,
     happened: CommitReason,
     next: RunTransition,
-) -> Result<CommitReason, Error> {
+) -> Result<AppliedTransition, Error> {
     if apply_waiting_intent(change, records.round) {
-        return Ok(CommitReason::Cancelled);
+        return Ok(AppliedTransition::Recorded(CommitReason::Cancelled));
     }
-    match next {
+    let called = match next {
         RunTransition::Suspend(cause) => {
             suspend(change, cause);
             // A spawned child is more than the truth about what has happened: the margin of a full
             // store is not for it.
             let children = change.loaded_thread().chain.value.children;
             change.closing &= change.chain.children == children;
-            return Ok(CommitReason::Suspended);
+            return Ok(AppliedTransition::Recorded(CommitReason::Suspended));
         }
         RunTransition::Stop(cause) => {
             let names = open_call_names(change, records.round);
             interrupt_calls(change, |idempotent| !idempotent, &names);
             suspend(change, cause);
-            return Ok(CommitReason::Suspended);
+            return Ok(AppliedTransition::Recorded(CommitReason::Suspended));
         }
         RunTransition::Finish(text) => {
             finish_run(change, &text);
-            return Ok(CommitReason::RunFinished);
+            return Ok(AppliedTransition::Recorded(CommitReason::RunFinished));
         }
+        RunTransition::Overflow(cause) => {
+            let pin = require_pin(change.loaded_thread(), records.pin)?;
+            match begin_after_overflow(change, pin, records.window)? {
+                HandOffStart::NotDue => {
+                    suspend(change, cause);
+                    return Ok(AppliedTransition::Recorded(CommitReason::Suspended));
+                }
+                started => started.into(),
+            }
+        }
+        RunTransition::HandOff(prepared) => return Ok(AppliedTransition::HandedOff(prepared)),
         RunTransition::CallModel(needs) => call_model(change, records, needs)?,
-        RunTransition::Retry(retry) => wait_for_retry(change, retry),
-        RunTransition::Continue { wait, tool_millis } => {
-            continue_round(change, records, wait.as_ref(), tool_millis)?;
+        RunTransition::Retry(retry) => {
+            wait_for_retry(change, retry);
+            ModelCall::Decided
         }
-    }
+        RunTransition::Continue { wait, tool_millis } => {
+            continue_round(change, records, wait.as_ref(), tool_millis)?
+        }
+    };
     let refused = change.head.status == ThreadStatus::Suspended;
-    Ok(match happened {
+    Ok(called.recorded_as(match happened {
         CommitReason::Attempt if refused => CommitReason::Suspended,
         happened => happened,
-    })
+    }))
 }
 
 /// Ends the thread by the cancel or kill that waits, and interrupts its open calls; returns false
@@ -103,14 +196,14 @@ pub(super) fn apply_wait_outcome(
     change: &mut ThreadChange<'_>,
     records: RunRecords<'_>,
     outcome: WaitOutcome,
-) -> Result<(), Error> {
+) -> Result<ModelCall, Error> {
     match outcome {
-        WaitOutcome::Answered => call_model_with_mail(change, records)?,
+        WaitOutcome::Answered => return call_model_with_mail(change, records),
         WaitOutcome::Blocked(cause, wait) => suspend_in_wait(change, cause, wait),
         WaitOutcome::StoreFull(cause) => suspend(change, cause),
         WaitOutcome::Released => {}
     }
-    Ok(())
+    Ok(ModelCall::Decided)
 }
 
 fn open_call_names(
@@ -140,13 +233,13 @@ fn continue_round(
     records: RunRecords<'_>,
     wait: Option<&WaitRequest>,
     tool_millis: u64,
-) -> Result<(), Error> {
+) -> Result<ModelCall, Error> {
     let Some(round) = &change.head.round else {
         return call_model_with_mail(change, records);
     };
     if round.calls.iter().any(|call| !call.waits) {
         hand_out_or_suspend(change, StepKind::CallTools, tool_millis);
-        return Ok(());
+        return Ok(ModelCall::Decided);
     }
     let outcome = begin_wait(change, wait.ok_or_else(missing_wait_error)?);
     apply_wait_outcome(change, records, outcome)
@@ -155,21 +248,29 @@ fn continue_round(
 fn call_model_with_mail(
     change: &mut ThreadChange<'_>,
     records: RunRecords<'_>,
-) -> Result<(), Error> {
+) -> Result<ModelCall, Error> {
     take_mail(change);
     call_model(change, records, AttemptNeeds::default())
 }
 
+/// Hands out the next model call: the attempt of a request, or one for the summary of a thread that
+/// is handed off before its request is made.
 fn call_model(
     change: &mut ThreadChange<'_>,
     records: RunRecords<'_>,
     needs: AttemptNeeds,
-) -> Result<(), Error> {
+) -> Result<ModelCall, Error> {
     let pin = require_pin(change.loaded_thread(), records.pin)?;
+    if needs.output == 0 || change.head.phase.is_some() {
+        match advance_hand_off(change, pin, records.window)? {
+            HandOffStart::NotDue => {}
+            started => return Ok(started.into()),
+        }
+    }
     if let AttemptAdmission::Refused(cause) = admit_attempt(change, pin, needs) {
         suspend(change, cause);
     }
-    Ok(())
+    Ok(ModelCall::Decided)
 }
 
 fn wait_for_retry(change: &mut ThreadChange<'_>, retry: RetryWait) {

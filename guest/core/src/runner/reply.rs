@@ -35,6 +35,7 @@ pub(super) fn apply_completion(
     };
     change.head.counters.turns += 1;
     change.head.counters.run_turns += 1;
+    change.head.shortened = false;
     change.head.session = completion.session.filter(|session| session.len() <= 512);
     let result = ResultEvent {
         model: pin.model.name.clone(),
@@ -45,6 +46,7 @@ pub(super) fn apply_completion(
         estimated: reported.is_none(),
         response_id: provider_word(completion.id),
         response_model: provider_word(completion.model),
+        summary: false,
     };
     if let Some(cause) = unusable_reply_cause(&completion.blocks, completion.unreadable) {
         return Ok(keep_partial_reply(
@@ -102,7 +104,7 @@ fn unusable_reply_cause(
 }
 
 /// Returns a word of the provider's, cut; `None` for an empty one.
-fn provider_word(word: Option<String>) -> Option<String> {
+pub(super) fn provider_word(word: Option<String>) -> Option<String> {
     let word = word.filter(|word| !word.is_empty())?;
     Some(cut(&word, CALL_NAME_BYTES_MAX).to_owned())
 }

@@ -10,7 +10,7 @@
 
 use super::CommitDecision;
 use super::checks::refused_error;
-use super::start::{StartRequest, begin_start};
+use super::start::{FirstStep, StartRequest, begin_start};
 use crate::error::Error;
 use crate::history::{CommitReason, Event, ThreadResumed};
 use crate::json;
@@ -67,9 +67,20 @@ pub fn resume(
     head.carried_turns = carried_turns(loaded);
     (head.mail_from, head.mail_to) = (tip.mail_from, tip.mail_to);
     let remembered = remember_key(loaded, &start, &next)?;
-    let mut begun = begin_start(&successor.loaded, pin, fresh, start, moment)?;
+    let begin = |first| {
+        let start = (start.clone(), first);
+        begin_start(&successor.loaded, pin, fresh.clone(), start, moment)
+    };
+    let begun = match begin(FirstStep::ModelCall)? {
+        // Its context leaves no room for a reply, and it is not in the store yet.
+        CommitDecision::NeedsWindow(_) => begin(FirstStep::Pause)?,
+        begun => begun,
+    };
+    let CommitDecision::Commit(mut begun) = begun else {
+        return Ok(begun);
+    };
     begun.writes.push(remembered);
-    let plan = successor.plan.join(begun)?;
+    let plan = successor.plan.join(*begun)?;
     Ok(CommitDecision::Commit(Box::new(plan)))
 }
 
@@ -207,7 +218,8 @@ fn close_tip(
 fn whole_base(tip: &LoadedThread, hashes: &[(u64, String)]) -> Result<Option<HistoryBase>, Error> {
     let head = &tip.head.value;
     let path = HistoryPath::of(&tip.thread.value, head.version);
-    if path.ranges.len() > BASE_PARTS_MAX {
+    // One more is allowed: a thread on so many is handed off before its first call.
+    if path.ranges.len() > BASE_PARTS_MAX + 1 {
         let (parts, most) = (path.ranges.len() as u64, BASE_PARTS_MAX as u64);
         let message = format!(
             "{} rests on {parts} pieces of earlier threads, and a thread rests on at most {most}: \

@@ -97,6 +97,10 @@ fn close_hold(change: &mut ThreadChange<'_>, how: CostSource, usage: Option<Usag
         how,
         usage,
     });
+    // In the phase of a hand-off each attempt is one at the summary.
+    if let Some(phase) = &mut change.head.phase {
+        phase.spent = phase.spent.saturating_add(spend);
+    }
     let used = &mut change.head.counters;
     used.spend = used.spend.saturating_add(spend);
     used.usage = used.usage.plus(usage.unwrap_or_default());

@@ -8,14 +8,14 @@ use super::checks::{
 use super::children::DecisionInputs;
 use super::fork::FORKED;
 use super::mail::{push_inbox_message, take_mail};
-use super::outcome::{RunRecords, apply_transition};
-use super::transition::RunTransition;
+use super::outcome::{RunRecords, apply_transition, decide};
+use super::transition::{RetryWait, RunTransition};
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{CommitReason, Entry, Event, Message, ResumedEvent, StepAnswer};
 use crate::json::{self, JsonValue};
 use crate::limits::ThreadCaps;
-use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
+use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{Head, ThreadStatus};
 use crate::{id, key, plan};
@@ -71,6 +71,18 @@ pub fn is_repeated_start(head: &Head, holder: &str, request: &str) -> bool {
         && head.request.as_deref() == Some(request)
 }
 
+/// Refuses a start that is repeated after its commit has handed the thread off, if its input
+/// differs. `closing` is the entry that closed the thread.
+///
+/// # Errors
+/// [`Error::Conflict`] about `input`.
+pub fn check_handed_off_start(
+    closing: Option<&Entry>,
+    request: &StartRequest<'_>,
+) -> Result<(), Error> {
+    check_repeated_input(closing, &request.digest())
+}
+
 /// Refuses a repeated start whose input differs. `first` is the entry that the start before has
 /// made; earlier programs kept no digest in it.
 fn check_repeated_input(first: Option<&Entry>, digest: &str) -> Result<(), Error> {
@@ -106,23 +118,34 @@ pub fn start(
     }
     let begins = (request.input.is_some() || has_deferred_mail(head)) && message_begins_run(loaded);
     check_may_start(loaded, begins, moment.ceiling)?;
-    let plan = begin_start(loaded, pin, fresh, request, moment)?;
-    Ok(CommitDecision::Commit(Box::new(plan)))
+    let first = FirstStep::ModelCall;
+    begin_start(loaded, pin, fresh, (request, first), moment)
 }
 
-/// Returns the plan of the first step of a run, or of the next one of a run that stopped. The
-/// caller has checked that the thread can be started.
+/// The step with which a run begins where no call is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FirstStep {
+    /// The model is called.
+    ModelCall,
+    /// A wait without a length: the thread is handed off when it is over. It is for a thread that
+    /// the same commit creates, whose entries cannot be read yet.
+    Pause,
+}
+
+/// Decides the first step of a run, or the next one of a run that stopped. The caller has checked
+/// that the thread can be started.
 pub(super) fn begin_start(
     loaded: &LoadedThread,
     pin: Option<&PinnedSettings>,
     fresh: Option<(String, String)>,
-    request: StartRequest<'_>,
+    (request, first): (StartRequest<'_>, FirstStep),
     moment: DecisionContext<'_>,
-) -> Result<CommitPlan, Error> {
+) -> Result<CommitDecision, Error> {
     let head = &loaded.head.value;
     let digest = request.digest();
     let pin = require_pin(loaded, pin)?;
-    let DecisionInputs { mail, waiting, .. } = request.inputs;
+    let mut inputs = request.inputs;
+    let mail = std::mem::take(&mut inputs.mail);
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     let was = change.head.status;
     change.about = request.about;
@@ -149,24 +172,28 @@ pub(super) fn begin_start(
         // The wait has its full time again: resuming a thread resumes its children, too.
         change.head.wait = None;
         RunTransition::Continue {
-            wait: waiting,
+            wait: inputs.waiting,
             tool_millis: slowest_tool_millis(pin),
         }
     } else {
         let taken = take_mail(&mut change) > 0;
         push_opening(&mut change, loaded, request.input, taken)?;
-        RunTransition::CallModel(AttemptNeeds::default())
+        match first {
+            FirstStep::ModelCall => RunTransition::CallModel(AttemptNeeds::default()),
+            FirstStep::Pause => RunTransition::Retry(RetryWait::default()),
+        }
     };
     // No intent waits here: a thread that is to end is not started.
     let records = RunRecords {
         pin: Some(pin),
         round: None,
+        window: inputs.window.as_ref(),
     };
-    let reason = apply_transition(&mut change, records, happened, next)?;
+    let applied = apply_transition(&mut change, records, happened, next)?;
     // A start is new work, even if it gets no further than a suspension: the margin of a full store
     // is not for it.
     change.closing = false;
-    change.into_plan(reason)
+    decide(change, records, applied)
 }
 
 /// Returns true if the thread is a new link that goes on with a conversation.
@@ -200,6 +227,7 @@ fn push_opening(
     let head = &loaded.head.value;
     match (input, head.status) {
         (Some(message), _) => {
+            change.head.hand_offs = 0;
             change.push_event(Event::Message(message));
         }
         (None, ThreadStatus::Created | ThreadStatus::Idle) if head.asked || taken => {}

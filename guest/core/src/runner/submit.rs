@@ -6,11 +6,12 @@ use super::checks::{refused_error, require_pin};
 use super::children::DecisionInputs;
 use super::failure::{apply_driver_stop, apply_failure};
 use super::mail::take_mail;
-use super::outcome::{RunRecords, apply_transition};
+use super::outcome::{AppliedTransition, RunRecords, apply_transition, decide};
 use super::reply::apply_completion;
 use super::round::apply_tool_results;
 use super::settlement::believable_usage;
 use super::submission::{StepOutcome, StepSubmission};
+use super::summary_attempt::{apply_summary_failure, apply_summary_reply};
 use super::transition::RunTransition;
 use super::usage_correction::record_fenced_usage;
 use crate::error::Error;
@@ -61,6 +62,7 @@ pub fn submit(
         outcome.cut_usage(|usage| believable_usage(usage, hold.basis, admitted));
     }
     let mail = std::mem::take(&mut inputs.mail);
+    let window = inputs.window.take();
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     change.head.request = None;
     change.head.lost = 0;
@@ -68,14 +70,16 @@ pub fn submit(
     let records = RunRecords {
         pin: Some(pin),
         round,
+        window: window.as_ref(),
     };
     let (happened, next) = record_result(&mut change, records, pending, outcome, inputs)?;
-    let reason = apply_transition(&mut change, records, happened, next)?;
-    let plan = match keep_waiting_step(&mut change, pending) {
-        true => change.into_head_plan()?,
-        false => change.into_plan(reason)?,
-    };
-    Ok(CommitDecision::Commit(Box::new(plan)))
+    let applied = apply_transition(&mut change, records, happened, next)?;
+    let recorded = matches!(applied, AppliedTransition::Recorded(_));
+    if recorded && keep_waiting_step(&mut change, pending) {
+        let plan = change.into_head_plan()?;
+        return Ok(CommitDecision::Commit(Box::new(plan)));
+    }
+    decide(change, records, applied)
 }
 
 /// Records the result of the pending step; returns what happened and what the run does next.
@@ -86,7 +90,18 @@ fn record_result(
     outcome: StepOutcome,
     inputs: DecisionInputs,
 ) -> Result<(CommitReason, RunTransition), Error> {
+    let summarizes = change.head.phase.is_some();
     Ok(match (pending.kind, outcome) {
+        (StepKind::CallLlm, StepOutcome::Completion(completion)) if summarizes => {
+            let pin = require_pin(change.loaded_thread(), records.pin)?;
+            let next = apply_summary_reply(change, pin, completion);
+            (CommitReason::AssistantTurn, next)
+        }
+        (StepKind::CallLlm, StepOutcome::Failure(failure)) if summarizes => {
+            let pin = require_pin(change.loaded_thread(), records.pin)?;
+            let next = apply_summary_failure(change, pin, &failure);
+            (CommitReason::Error, next)
+        }
         (StepKind::CallLlm, StepOutcome::Completion(completion)) => {
             let pin = require_pin(change.loaded_thread(), records.pin)?;
             let next = apply_completion(change, pin, completion, inputs.prepared)?;

@@ -3,6 +3,7 @@
 
 use super::admission::AttemptNeeds;
 use super::children::WaitRequest;
+use super::hand_off_terms::PreparedHandOff;
 use crate::thread::StatusCause;
 
 /// The next action of a run.
@@ -20,6 +21,11 @@ pub(super) enum RunTransition {
     CallModel(AttemptNeeds),
     /// Wait, then make the same request again.
     Retry(RetryWait),
+    /// Go on in another thread, with a summary or without.
+    HandOff(PreparedHandOff),
+    /// A provider refused the request as too long: go on in another thread, or suspend the run for
+    /// this cause where nothing can be left out.
+    Overflow(StatusCause),
     /// Suspend the run: it needs a person or a driver.
     Suspend(StatusCause),
     /// Suspend the run at its driver's wish: calls that may not run twice are interrupted.
@@ -29,7 +35,7 @@ pub(super) enum RunTransition {
 }
 
 /// The wait before the next attempt of a request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RetryWait {
     /// Time of the wait in milliseconds.
     pub millis: u64,

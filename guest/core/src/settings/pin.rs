@@ -102,13 +102,6 @@ impl PinnedSettings {
         crate::json::read(text).map_err(|e| Error::Corrupt(format!("a pin cannot be read: {e}")))
     }
 
-    /// Returns the texts that go with every request: the prompt, and the tools.
-    pub fn fixed_texts(&self) -> impl Iterator<Item = &str> {
-        let tools = self.tools.iter();
-        let tools = tools.flat_map(|tool| [tool.schema.as_str(), tool.description.as_str()]);
-        std::iter::once(self.prompt.as_str()).chain(tools)
-    }
-
     /// Returns how the thread is continued. A pin of an earlier program has the defaults, with the
     /// thread's own model for summaries.
     pub fn continuation(&self) -> Cow<'_, PinnedContinuation> {
@@ -126,6 +119,14 @@ impl PinnedSettings {
     pub fn wait_millis(&self) -> u64 {
         let pinned = self.continuation.as_ref();
         pinned.map_or(WAIT_MILLIS_DEFAULT, |continuation| continuation.wait)
+    }
+
+    /// Returns the texts that each request has beside its messages: the prompt, and of each tool its
+    /// schema and description.
+    pub fn fixed_texts(&self) -> impl Iterator<Item = &str> {
+        let tools = self.tools.iter();
+        let tools = tools.flat_map(|tool| [tool.schema.as_str(), tool.description.as_str()]);
+        std::iter::once(self.prompt.as_str()).chain(tools)
     }
 
     /// Returns the offered tool of this name.

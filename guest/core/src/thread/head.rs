@@ -2,7 +2,7 @@
 //!
 //! A pending step keeps its own version and stays valid when mail moves the head.
 
-use super::{StatusCause, ThreadStatus};
+use super::{HandOffPhase, StatusCause, ThreadStatus};
 use crate::json::record::{record, words};
 use crate::ledger::{ChargeBasis, TokenPrices, Usage};
 use crate::limits::ThreadCaps;
@@ -44,6 +44,13 @@ pub struct Head {
     pub recency: u64,
     /// The step that was handed to the driver.
     pub step: Option<PendingStep>,
+    /// The hand-off that the thread is in, until its successor is made.
+    pub phase: Option<HandOffPhase>,
+    /// Hand-offs of the chain since a message was last taken.
+    pub hand_offs: u32,
+    /// True from a hand-off because of an overflow until the next reply: an overflow then is no
+    /// reason for another one.
+    pub shortened: bool,
     /// Calls that have no result yet.
     pub round: Option<ToolRound>,
     /// Money set aside for the pending attempt.
@@ -107,7 +114,8 @@ pub struct Head {
 }
 
 record!(Head {
-    format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold,
+    format, status, cause, run, token, holder, expiry, request, due, recency, step,
+    phase or nothing, hand_offs or nothing, shortened or nothing, round, hold,
     holds or nothing, charged or nothing, counters, carried_spend or nothing,
     carried_turns or nothing, bad_rounds, lost, context, estimated or nothing,
     window_bytes or nothing, window or nothing, prefix, asked or nothing, asked_version or nothing,
@@ -492,15 +500,27 @@ mod tests {
         waits: true,
     };
 
-    fn largest_head() -> Head {
-        let caps = ThreadCaps {
+    fn largest_phase() -> HandOffPhase {
+        HandOffPhase {
+            since: u64::MAX,
+            tries: u32::MAX,
+            spent: NanoUsd::MAX,
+            overflow: true,
+        }
+    }
+
+    fn largest_caps() -> ThreadCaps {
+        ThreadCaps {
             turns: Some(u64::MAX),
             tokens: Some(u64::MAX),
             spend: Some(NanoUsd::MAX),
             spawns: Some(u64::MAX),
             depth: Some(u64::MAX),
             duration: Some(u64::MAX),
-        };
+        }
+    }
+
+    fn largest_head() -> Head {
         Head {
             format: u32::MAX,
             status: ThreadStatus::Suspended,
@@ -513,6 +533,9 @@ mod tests {
             due: Some(u64::MAX),
             recency: u64::MAX,
             step: Some(largest_step()),
+            phase: Some(largest_phase()),
+            hand_offs: u32::MAX,
+            shortened: true,
             round: Some(ToolRound {
                 version: u64::MAX,
                 calls: vec![LARGEST_CALL; crate::runner::CALLS_MAX],
@@ -555,7 +578,7 @@ mod tests {
             }),
             mail_from: u64::MAX,
             mail_to: u64::MAX,
-            limits: caps,
+            limits: largest_caps(),
             session: Some("\u{1}".repeat(512)),
             updated: LATEST,
         }

@@ -9,6 +9,7 @@ mod create;
 mod creation_key;
 mod fork_origin;
 mod genesis;
+mod hand_off_phase;
 mod head;
 mod history_path;
 mod inbox;
@@ -33,6 +34,7 @@ pub(crate) use create::{absent_thread, begin_thread, new_head, request_write};
 pub use creation_key::{CreationRecord, creation_key, resume_key};
 pub use fork_origin::ForkOrigin;
 pub use genesis::{check_own_history, genesis_hash};
+pub use hand_off_phase::HandOffPhase;
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, DUE_NEW, EndIntent, ExternalHold, HEAD_BYTES_MAX,
     HOLDS_MAX, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound,

@@ -145,8 +145,9 @@ fn resumption_text(resumed: &ThreadResumed) -> String {
 
 fn result_text(result: &ResultEvent) -> String {
     let estimated = if result.estimated { ", estimated" } else { "" };
+    let summary = if result.summary { "summary by " } else { "" };
     format!(
-        "{}: {} input and {} output tokens, {} USD{estimated}, {} ms",
+        "{summary}{}: {} input and {} output tokens, {} USD{estimated}, {} ms",
         escape_inline(&result.model),
         result.usage.context(),
         result.usage.output,

@@ -26,6 +26,9 @@ impl TestWorld {
                 return Ok(());
             }
             RequestAnswer::Made(CommitDecision::Commit(plan)) => (plan, false),
+            RequestAnswer::Made(CommitDecision::NeedsWindow(_)) => {
+                return Err("no conversation here is near its window".to_owned());
+            }
             RequestAnswer::Made(CommitDecision::CommitThenFail(plan, _)) => (plan, true),
             RequestAnswer::Denied(LedgerRefusal::Integrity(problem)) => {
                 return Err(problem.to_owned());

@@ -184,7 +184,7 @@ pub fn advised_code<'a>(code: &'a str, failure: Option<&str>) -> &'a str {
 pub fn repeats_in_vain(code: &str) -> bool {
     matches!(
         code,
-        "window_exceeded" | "provider_context_overflow" | REPLY_TOO_LARGE
+        "window_exceeded" | "handoff_impossible" | "provider_context_overflow" | REPLY_TOO_LARGE
     )
 }
 
@@ -218,7 +218,12 @@ pub fn suspended_advice(
         (Some(CapKind::Spend), _) => CapKind::Spend.advice(payer, bound),
         (Some(cap), _) => cap.advice(id, bound),
         // A resume would send the same request; the cause says what to do.
-        (None, "window_exceeded" | "provider_context_overflow") => return None,
+        (None, "window_exceeded" | "handoff_impossible" | "provider_context_overflow") => {
+            return None;
+        }
+        (None, "handoff_loop") => format!(
+            "look at what it does (threadkeep transcript {id}), then {resume} --message TEXT"
+        ),
         // The model would be paid for the same reply again.
         (None, REPLY_TOO_LARGE) => format!(
             "ask for less: threadkeep resume {id} --message TEXT, or begin anew with a model whose \
@@ -249,6 +254,10 @@ pub fn suspended_advice(
 pub struct RunAnswer {
     /// The thread that the run ended in.
     pub thread_id: String,
+    /// The first thread of its chain.
+    pub chain_id: String,
+    /// The threads of the chain that the run has left behind, in order.
+    pub handed_off: Vec<String>,
     /// Its status.
     pub status: String,
     /// Its outcome, if it has ended.

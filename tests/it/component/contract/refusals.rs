@@ -30,10 +30,6 @@ async fn unbuilt_functions_are_refused_by_name_and_write_nothing() {
             refusal(tenant.chain(THREAD, None).await),
         ),
         (
-            "continuation.plan",
-            refusal(tenant.plan_handoff(THREAD).await),
-        ),
-        (
             "maintenance.attest",
             refusal(tenant.attest(THREAD, 0, "{}").await),
         ),

@@ -17,6 +17,7 @@ pub use wait::WaitRequest;
 pub(super) use wait::{WaitOutcome, begin_wait, check_wait, missing_wait_error};
 
 use super::mail::inbox_write;
+use crate::continuation::LiveWindow;
 use crate::error::Error;
 use crate::history::Message;
 use crate::json::{self, ObjectWriter};
@@ -47,6 +48,9 @@ pub struct DecisionInputs {
     pub prepared: Vec<Option<PreparedCall>>,
     /// The children of the open wait, if the round has one.
     pub waiting: Option<WaitRequest>,
+    /// The live window of the thread: only where a decision asked for it, see
+    /// [`super::CommitDecision::NeedsWindow`].
+    pub window: Option<LiveWindow>,
 }
 
 /// A call of one of the built-in tools, with the threads that it names looked up.

@@ -6,6 +6,8 @@ use crate::screen::tests::screen;
 fn answer(status: &str, code: Option<&str>) -> RunAnswer {
     RunAnswer {
         thread_id: "a-1".to_owned(),
+        chain_id: "a-0".to_owned(),
+        handed_off: vec!["a-0".to_owned()],
         status: status.to_owned(),
         outcome: None,
         text: "Done.".to_owned(),
@@ -41,8 +43,8 @@ fn json_has_the_documented_names() {
     assert_eq!(
         serde_json::to_string(&answer("completed", None)).unwrap(),
         concat!(
-            r#"{"thread_id":"a-1","status":"completed","outcome":null,"text":"Done.","#,
-            r#""result":"Done.","cause":null,"#
+            r#"{"thread_id":"a-1","chain_id":"a-0","handed_off":["a-0"],"status":"completed","#,
+            r#""outcome":null,"text":"Done.","result":"Done.","cause":null,"#
         )
         .to_owned()
             + concat!(
@@ -225,6 +227,7 @@ fn advice_follows_the_cause() {
         ),
         ("suspended", Some("provider_context_overflow"), None),
         ("suspended", Some("window_exceeded"), None),
+        ("suspended", Some("handoff_impossible"), None),
         (
             "suspended",
             Some("reply_too_large"),

@@ -1,0 +1,10 @@
+//! Threads that are handed off to the next link of their chain because the window of their model
+//! is nearly full.
+
+mod crashes;
+mod driven_runs;
+mod fixture;
+mod hand_offs;
+mod limits;
+mod summaries;
+mod trees;
