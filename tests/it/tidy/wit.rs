@@ -4,7 +4,7 @@
 use super::tree::SourceFile;
 use threadkeep_core::hash::sha256_text;
 use threadkeep_core::limits::ThreadCaps;
-use threadkeep_core::settings::{FRONT_MATTER_FIELDS, builtin_tools};
+use threadkeep_core::settings::{FRONT_MATTER_FIELDS, WAIT_MILLIS_DEFAULT, builtin_tools};
 
 /// Beginnings of the items of a package, an interface or a world.
 const ITEMS: [&str; 10] = [
@@ -102,7 +102,7 @@ fn is_function(line: &str) -> bool {
 /// Returns the names that a host has to know and that the docs of `library` do not say: keys of
 /// front matter, tools of the component's own, presets.
 pub fn unnamed_words(library: &str) -> Vec<String> {
-    let tools = builtin_tools().map(|tool| tool.name);
+    let tools = builtin_tools(WAIT_MILLIS_DEFAULT).map(|tool| tool.name);
     let presets = ["local", "strict"].map(str::to_owned);
     let known = presets
         .iter()
