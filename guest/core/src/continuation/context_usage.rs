@@ -1,4 +1,4 @@
-//! The measure of how full the window of a thread's model is. By it a hand-off is triggered, and its
+//! The measure of how full the window of a model is. By it a hand-off is triggered, and its
 //! trailing messages are chosen.
 //!
 //! Tokens are anchored on what the provider reported last. What came after is estimated by its
