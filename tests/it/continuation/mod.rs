@@ -5,6 +5,8 @@ mod crashes;
 mod driven_runs;
 mod fixture;
 mod hand_offs;
+mod handed_off_tree;
+mod long_conversation;
 mod limits;
 mod summaries;
 mod trees;
