@@ -54,7 +54,8 @@ fn link_chain_sql() -> String {
             .to_owned(),
         format!(
             "INSERT INTO record_head (name, version, value) SELECT 'second', 1, json_set(value, \
-             '$.version', 0, '$.hash', '{}', '$.counters', json('{{}}'), '$.carried_spend', \
+             '$.version', 0, '$.hash', '{}', '$.counters', json_object('run_turns', \
+             json_extract(value, '$.counters.run_turns')), '$.carried_spend', \
              json_extract(value, '$.counters.spend')) FROM record_head WHERE name = 'idle'",
             threadkeep_core::thread::genesis_hash("second", "idle", None)
         ),

@@ -34,10 +34,6 @@ async fn unbuilt_functions_are_refused_by_name_and_write_nothing() {
             refusal(tenant.run_inside(THREAD, None, "h/1", "k", 1).await),
         ),
         (
-            "continuation.usage",
-            refusal(tenant.window_usage(THREAD).await),
-        ),
-        (
             "continuation.chain",
             refusal(tenant.chain(THREAD, None).await),
         ),
@@ -370,7 +366,7 @@ async fn a_thread_of_a_newer_format_is_read_and_not_written() {
     let tenant = &world.tenant;
     let records = world.records();
     let head = &records[&("head".to_owned(), THREAD.to_owned())];
-    let value = head.replacen(r#""format":1"#, r#""format":2,"phase":"new""#, 1);
+    let value = head.replacen(r#""format":1"#, r#""format":2,"later":"new""#, 1);
     assert_ne!(&value, head);
     let newer = CommitOp::Put {
         key: RecordKey::new("head", THREAD),
