@@ -121,6 +121,15 @@ impl Error {
         }
     }
 
+    /// Returns the same error with this value as the one that was probably meant.
+    #[must_use]
+    pub(crate) fn with_nearest(mut self, place: Option<&str>) -> Self {
+        if let Self::Invalid { nearest, .. } = &mut self {
+            *nearest = place.map(str::to_owned);
+        }
+        self
+    }
+
     /// Makes an error for a name that is not among `names`; it carries the nearest of them.
     pub fn invalid_name(
         field: impl Into<String>,

@@ -42,8 +42,8 @@ fn quarter_tokens(byte: u8) -> u64 {
     }
 }
 
-/// How a provider's count of a conversation compares with the estimate of the same text. Estimates
-/// of more text are scaled by it.
+/// Ratio of a provider's count of a conversation to the estimate of the same text. Estimates of
+/// more text are scaled by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenScale {
     /// Tokens as the provider counts them; 0 where it has not counted yet.

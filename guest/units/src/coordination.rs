@@ -11,6 +11,13 @@ pub struct CoordinationKey {
     pub default: &'static str,
 }
 
+impl CoordinationKey {
+    /// Returns true if null in the file is a value of its own and does not mean the default.
+    pub fn takes_null(self) -> bool {
+        self == SUMMARY_DIRECTIVE
+    }
+}
+
 /// Part of the window from which on a thread is handed off.
 pub const TRIGGER: CoordinationKey = CoordinationKey {
     path: "coordination.continuation.trigger_threshold",
@@ -51,7 +58,7 @@ pub const WAIT_TIMEOUT: CoordinationKey = CoordinationKey {
     path: "coordination.wait_threads.default_timeout",
     default: "600",
 };
-/// How strictly the signatures of histories are to be checked.
+/// Strictness with which the signatures of histories are to be checked.
 pub const TRANSCRIPT_INTEGRITY: CoordinationKey = CoordinationKey {
     path: "coordination.transcript_integrity",
     default: r#""strict""#,
@@ -70,9 +77,46 @@ pub const COORDINATION_KEYS: [CoordinationKey; 9] = [
     TRANSCRIPT_INTEGRITY,
 ];
 
+/// The path of every key and of the sections above them.
+pub const COORDINATION_PLACES: [&str; 13] = [
+    "coordination",
+    "coordination.continuation",
+    TRIGGER.path,
+    CEILING.path,
+    SUMMARY_DIRECTIVE.path,
+    SUMMARY_MODEL.path,
+    SUMMARY_TOKENS.path,
+    "coordination.continuation.summary_limit_overrides",
+    SUMMARY_TURNS.path,
+    SUMMARY_SPEND.path,
+    "coordination.wait_threads",
+    WAIT_TIMEOUT.path,
+    TRANSCRIPT_INTEGRITY.path,
+];
+
 /// Tier of the model that writes summaries where nothing names another. Where a tenant has no model
 /// of this tier, the thread's own model writes them.
 pub const SUMMARY_TIER: &str = "fast";
 
 /// The summary directive that is built in, unless the tenant has one of this name.
 pub const BUILTIN_SUMMARY: &str = "rye/agent/threads/thread_summary";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_the_keys_and_their_sections() {
+        let paths = COORDINATION_KEYS.map(|key| key.path);
+        for path in paths {
+            assert!(COORDINATION_PLACES.contains(&path), "{path}");
+        }
+        for place in COORDINATION_PLACES {
+            let inner = format!("{place}.");
+            let is_section = paths.iter().any(|path| path.starts_with(&inner));
+            assert!(is_section != paths.contains(&place), "{place}");
+            let above = place.rsplit_once('.').map_or(place, |(above, _)| above);
+            assert!(COORDINATION_PLACES.contains(&above), "{place}");
+        }
+    }
+}

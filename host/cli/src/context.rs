@@ -1,4 +1,4 @@
-//! How full the window of a model is, for a person.
+//! The use of a model's window, for a person.
 
 /// Tokens of the next request of a thread, and those that its model takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -10,13 +10,20 @@ pub struct ContextFill {
 }
 
 impl ContextFill {
-    /// Describes it as `12,345 of 128,000 tokens (9 %)`, rounded down; `None` where there is nothing
-    /// to say: before the first run.
+    /// Describes it as `12,345 of 128,000 tokens (9 %)`, rounded down; `None` before the first run.
     pub fn describe(self) -> Option<String> {
         let window = self.window.filter(|_| self.tokens > 0)?;
-        let parts = u128::from(self.tokens) * 100 / u128::from(window.max(1));
         let (tokens, window) = (group_digits(self.tokens), group_digits(window));
-        Some(format!("{tokens} of {window} tokens ({parts} %)"))
+        Some(format!(
+            "{tokens} of {window} tokens ({} %)",
+            self.percent()
+        ))
+    }
+
+    /// Returns the used part of the window, rounded down; 0 before the first run.
+    pub fn percent(self) -> u128 {
+        let window = self.window.unwrap_or(u64::MAX).max(1);
+        u128::from(self.tokens) * 100 / u128::from(window)
     }
 }
 

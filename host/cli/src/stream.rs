@@ -9,6 +9,9 @@ use crate::context::ContextFill;
 use crate::screen::OutputScreen;
 use crate::{money, time_format};
 
+/// Part of a window from which on the context is shown after each turn, in percent.
+const NOTED_PERCENT: u128 = 10;
+
 /// Most bytes of the last reply that are kept for the answer; the transcript has a longer one
 /// whole.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
@@ -246,10 +249,12 @@ impl RunStream {
     }
 }
 
-/// `turn 2: 250 input and 30 output tokens, 0.00021 USD so far; context 280 of 32,000 tokens (0 %)`:
-/// the sums of the thread, and what its next request has.
+/// `turn 2: 250 input and 30 output tokens, 0.00021 USD so far; context 3,280 of 32,000 tokens
+/// (10 %)`: the sums of the thread, and what its next request has, once that is worth a look.
 fn describe_turn(cost: &ThreadCost, context: ContextFill) -> String {
-    let context = context.describe();
+    let context = context
+        .describe()
+        .filter(|_| context.percent() >= NOTED_PERCENT);
     format!(
         "turn {}: {} input and {} output tokens, {} so far{}",
         cost.turns,
@@ -266,7 +271,7 @@ mod tests {
     use crate::screen::tests::screen;
 
     const FILL: ContextFill = ContextFill {
-        tokens: 1_280,
+        tokens: 3_280,
         window: Some(32_000),
     };
 
@@ -305,7 +310,7 @@ mod tests {
              calls; it goes on in 20 s\n  the \
              provider reports 1000000000 tokens, which cannot be: 21000 are counted\nturn 2: 100 \
              input and 10 output \
-             tokens, 0.00012 USD so far; context 1,280 of 32,000 tokens (4 %)\n"
+             tokens, 0.00012 USD so far; context 3,280 of 32,000 tokens (10 %)\n"
         );
         assert_eq!(stream.into_reply(), "It holds a note.");
     }

@@ -93,7 +93,7 @@ pub enum RunEvent {
     },
     /// A turn is durable.
     Turn {
-        /// What the thread has used so far.
+        /// Totals that the thread has used so far.
         costs: ThreadCosts,
         /// Tokens of its next request.
         context: u64,

@@ -4,6 +4,7 @@ mod advice;
 mod budget;
 mod chat;
 mod commands;
+mod coordination;
 mod damaged_records;
 mod doctor;
 pub(crate) mod fixture;

@@ -5,6 +5,7 @@ mod after_run;
 mod commit_notices;
 mod concurrent_runs;
 mod contract;
+mod coordination;
 mod dropped_runs;
 mod embedder_guarantees;
 pub(crate) mod fixture;

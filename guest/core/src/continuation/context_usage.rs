@@ -1,9 +1,9 @@
-//! How full the window of a thread's model is: the one measure by which a hand-off is triggered and
-//! what it carries over is chosen.
+//! The measure of how full the window of a model is. By it a hand-off is triggered, and its
+//! trailing messages are chosen.
 //!
 //! Tokens are anchored on what the provider reported last. What came after is estimated by its
-//! script and scaled as the provider has counted this conversation so far. System prompt and schemas
-//! of tools are included. An image, once there are any, is to count a flat cost.
+//! script, and scaled as the provider has counted this conversation so far. System prompt and
+//! schemas of tools are included.
 
 use crate::estimate::TokenScale;
 use crate::json::ObjectWriter;
@@ -15,7 +15,7 @@ use crate::thread::Head;
 /// that providers take.
 pub const WINDOW_BYTES_MAX: u64 = 8 << 20;
 
-/// What the next request of a thread takes, and what it may take.
+/// Size of the next request of a thread, and its bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextUsage {
     /// Tokens of the next request.
@@ -28,7 +28,7 @@ pub struct ContextUsage {
     pub bytes: u64,
     /// Bytes from which on the thread is handed off.
     pub bytes_max: u64,
-    /// How this conversation's provider counts.
+    /// The scale by which this conversation's provider counts.
     pub scale: TokenScale,
 }
 
@@ -57,7 +57,7 @@ impl ContextUsage {
 
     /// Returns the tokens that this conversation's provider would count for a text of this
     /// estimate.
-    pub fn scaled(&self, estimate: u64) -> u64 {
+    pub fn scale_estimate(&self, estimate: u64) -> u64 {
         self.scale.apply(estimate)
     }
 

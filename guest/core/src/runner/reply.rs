@@ -75,8 +75,8 @@ pub(super) fn apply_completion(
     open_round(change, pin, calls.collect(), &word)
 }
 
-/// Returns the output tokens of a reply that the next request has again. Reasoning that the provider
-/// keeps to itself is in no later request.
+/// Returns the output tokens of a reply that the next request has again. Reasoning that the
+/// provider keeps to itself is in no later request.
 fn kept_output(usage: Usage, blocks: &[ReplyBlock]) -> u64 {
     let shown = |block: &ReplyBlock| matches!(block, ReplyBlock::Thinking { .. });
     match blocks.iter().any(shown) {

@@ -4,30 +4,73 @@
 //! A null or missing key has its default, except `summary_directive`, where null asks for no
 //! summary. A known key at another level, or an unknown one, is refused with the right path.
 
-use super::summary::{DirectiveSummary, SummaryChoice};
-use super::{Directive, parse_object};
+use super::{Directive, DirectiveSummary, SummaryChoice, parse_object};
 use crate::error::Error;
 use crate::json::{JsonObject, JsonValue};
 use crate::limits::CAP_MAX;
 use crate::money::NanoUsd;
 use threadkeep_units::coordination::{
-    BUILTIN_SUMMARY, CEILING, COORDINATION_KEYS, CoordinationKey, SUMMARY_DIRECTIVE, SUMMARY_MODEL,
-    SUMMARY_SPEND, SUMMARY_TOKENS, SUMMARY_TURNS, TRANSCRIPT_INTEGRITY, TRIGGER, WAIT_TIMEOUT,
+    BUILTIN_SUMMARY, CEILING, COORDINATION_KEYS, COORDINATION_PLACES, CoordinationKey,
+    SUMMARY_DIRECTIVE, SUMMARY_MODEL, SUMMARY_SPEND, SUMMARY_TOKENS, SUMMARY_TURNS,
+    TRANSCRIPT_INTEGRITY, TRIGGER, WAIT_TIMEOUT,
 };
 use threadkeep_units::nearest::nearest;
 
 /// Parts per million of a whole: a window.
 pub const MILLION: u64 = 1_000_000;
-/// Least part of a window from which on a thread may be handed off, in parts per million. Below it
-/// nothing of a conversation would be left.
-const TRIGGER_MIN: u64 = MILLION / 100;
 /// Time that a wait takes which names no timeout, in milliseconds, where nothing sets another.
 pub const WAIT_MILLIS_DEFAULT: u64 = 600_000;
-/// Longest wait without a timeout of its own that may be set, in milliseconds: a day, as a call may
-/// ask for.
-const WAIT_MILLIS_MAX: u64 = super::builtin::WAIT_SECONDS_MAX * 1_000;
-/// Most attempts of a summary that may be set: each delays the thread that waits for it.
-const SUMMARY_TURNS_MAX: u64 = 100;
+/// Words of `transcript_integrity`.
+const INTEGRITY_WORDS: [&str; 2] = ["strict", "lenient"];
+
+/// A kind of number in the settings: decimals with at most nine places.
+#[derive(Clone, Copy)]
+struct NumberKind {
+    /// The unit that is counted, in billionths of what is written.
+    unit: u64,
+    /// Least number of units.
+    least: u64,
+    /// Most units.
+    most: u64,
+    /// Sentence about the values that are allowed.
+    problem: &'static str,
+}
+
+/// Part of a window. Below the least, nothing of a conversation would be left.
+const PART: NumberKind = NumberKind {
+    unit: 1_000,
+    least: MILLION / 100,
+    most: MILLION,
+    problem: "must be a part of the window from 0.01 to 1, such as 0.9, of at most six decimals",
+};
+/// Tokens: more than any window has.
+const TOKENS: NumberKind = NumberKind {
+    unit: 1_000_000_000,
+    least: 1,
+    most: 1_000_000_000,
+    problem: "must be a whole number from 1 to 1000000000",
+};
+/// Attempts: each delays the thread that waits for it.
+const TURNS: NumberKind = NumberKind {
+    unit: 1_000_000_000,
+    least: 1,
+    most: 100,
+    problem: "must be a whole number from 1 to 100",
+};
+/// Seconds, in milliseconds: at most a day, as a call may ask for.
+const SECONDS: NumberKind = NumberKind {
+    unit: 1_000_000,
+    least: 1_000,
+    most: super::builtin::WAIT_SECONDS_MAX * 1_000,
+    problem: "must be seconds from 1 to 86400, of at most three decimals",
+};
+/// US dollars, in billionths.
+const DOLLARS: NumberKind = NumberKind {
+    unit: 1,
+    least: 0,
+    most: CAP_MAX,
+    problem: "must be US dollars, zero or more, of at most nine decimals",
+};
 
 /// The settings of a tenant, each as the file sets it or by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +105,16 @@ impl CoordinationSettings {
         };
         check_keys("", &document)?;
         let file = SettingsFile { document };
-        file.word(TRANSCRIPT_INTEGRITY, &["strict", "lenient"])?;
+        let integrity = file.text(TRANSCRIPT_INTEGRITY)?;
+        if !INTEGRITY_WORDS.contains(&integrity.as_str()) {
+            let (path, problem) = (TRANSCRIPT_INTEGRITY.path, "must be strict or lenient");
+            return Err(Error::invalid_name(
+                path,
+                &integrity,
+                problem,
+                &INTEGRITY_WORDS,
+            ));
+        }
         let summary_directive = match file.find(SUMMARY_DIRECTIVE) {
             Some(JsonValue::Null) => None,
             _ => Some(file.text(SUMMARY_DIRECTIVE)?),
@@ -70,24 +122,20 @@ impl CoordinationSettings {
         if let Some(name) = &summary_directive {
             crate::id::check_id(SUMMARY_DIRECTIVE.path, name)?;
         }
+        let turns = file.number(SUMMARY_TURNS, TURNS)?;
+        let spend = file.number(SUMMARY_SPEND, DOLLARS)?;
         Ok(Self {
-            trigger: file.ratio(TRIGGER, TRIGGER_MIN)?,
-            ceiling: file.whole_number(CEILING, CAP_MAX)?,
-            wait: file.millis(WAIT_TIMEOUT, WAIT_MILLIS_MAX)?,
+            trigger: file.number(TRIGGER, PART)?,
+            ceiling: file.number(CEILING, TOKENS)?,
+            wait: file.number(WAIT_TIMEOUT, SECONDS)?,
             summary_directive,
             summary_model: match file.is_set(SUMMARY_MODEL) {
                 true => Some(file.text(SUMMARY_MODEL)?),
                 false => None,
             },
-            summary_tokens: file.whole_number(SUMMARY_TOKENS, CAP_MAX)?,
-            summary_turns: match file.is_set(SUMMARY_TURNS) {
-                true => Some(file.whole_number(SUMMARY_TURNS, SUMMARY_TURNS_MAX)?),
-                false => None,
-            },
-            summary_spend: match file.is_set(SUMMARY_SPEND) {
-                true => Some(file.dollars(SUMMARY_SPEND)?),
-                false => None,
-            },
+            summary_tokens: file.number(SUMMARY_TOKENS, TOKENS)?,
+            summary_turns: file.is_set(SUMMARY_TURNS).then_some(turns),
+            summary_spend: file.is_set(SUMMARY_SPEND).then_some(NanoUsd::new(spend)),
         })
     }
 
@@ -175,65 +223,24 @@ impl SettingsFile<'_> {
         let text = self.value_text(key);
         match crate::json::parse(&text) {
             Ok(JsonValue::String(name)) if !name.is_empty() => Ok(name.into_owned()),
-            _ => Err(refusal(key, &text, "must be a name")),
+            _ => Err(Error::invalid(key.path, &text, "must be a name")),
         }
     }
 
-    fn word(&self, key: CoordinationKey, words: &[&str]) -> Result<(), Error> {
+    /// Reads a number, as a count of the units of its kind.
+    fn number(&self, key: CoordinationKey, kind: NumberKind) -> Result<u64, Error> {
         let text = self.value_text(key);
-        let word = text.trim_matches('"');
-        match words.contains(&word) {
-            true => Ok(()),
-            false => {
-                let problem = format!("must be {}", words.join(" or "));
-                Err(Error::invalid_name(key.path, word, &problem, words))
-            }
-        }
+        // Money may be text, as it may be in front matter.
+        let written = match kind.unit {
+            1 => text.trim_matches('"'),
+            _ => &text,
+        };
+        let nanos = NanoUsd::parse(written).map(NanoUsd::get).ok();
+        let whole = nanos.filter(|nanos| nanos.is_multiple_of(kind.unit));
+        let number = whole.map(|nanos| nanos / kind.unit);
+        let allowed = number.filter(|number| (kind.least..=kind.most).contains(number));
+        allowed.ok_or_else(|| Error::invalid(key.path, &text, kind.problem))
     }
-
-    fn whole_number(&self, key: CoordinationKey, most: u64) -> Result<u64, Error> {
-        let text = self.value_text(key);
-        let number = text.parse().ok().filter(|n| (1..=most).contains(n));
-        let problem = || format!("must be a whole number from 1 to {most}");
-        number.ok_or_else(|| refusal(key, &text, &problem()))
-    }
-
-    /// Reads a part of one, as parts per million.
-    fn ratio(&self, key: CoordinationKey, least: u64) -> Result<u64, Error> {
-        let text = self.value_text(key);
-        let parts = self.decimal(&text).map(|nanos| nanos / 1_000);
-        let parts = parts.filter(|parts| (least..=MILLION).contains(parts));
-        let problem = "must be a part of the window, from 0.01 to 1, such as 0.9";
-        parts.ok_or_else(|| refusal(key, &text, problem))
-    }
-
-    /// Reads seconds, as milliseconds.
-    fn millis(&self, key: CoordinationKey, most: u64) -> Result<u64, Error> {
-        let text = self.value_text(key);
-        let millis = self.decimal(&text).map(|nanos| nanos / 1_000_000);
-        let problem = || format!("must be seconds, from 1 to {}", most / 1_000);
-        let millis = millis.filter(|millis| (1_000..=most).contains(millis));
-        millis.ok_or_else(|| refusal(key, &text, &problem()))
-    }
-
-    fn dollars(&self, key: CoordinationKey) -> Result<NanoUsd, Error> {
-        let text = self.value_text(key);
-        let nanos = self.decimal(&text).filter(|nanos| *nanos <= CAP_MAX);
-        let problem = "must be US dollars, zero or more, with at most nine decimals";
-        nanos
-            .map(NanoUsd::new)
-            .ok_or_else(|| refusal(key, &text, problem))
-    }
-
-    /// Reads a decimal that is not negative, in billionths: a number as it was written, or text.
-    fn decimal(&self, text: &str) -> Option<u64> {
-        let number = NanoUsd::parse(text.trim_matches('"')).ok()?;
-        Some(number.get())
-    }
-}
-
-fn refusal(key: CoordinationKey, value: &str, problem: &str) -> Error {
-    Error::invalid(key.path, value, problem)
 }
 
 /// Refuses a key below `section` that is not one of the settings; `section` is empty at the top,
@@ -241,19 +248,13 @@ fn refusal(key: CoordinationKey, value: &str, problem: &str) -> Error {
 fn check_keys(section: &str, fields: &JsonObject<'_>) -> Result<(), Error> {
     for (name, value) in fields.iter() {
         let path = format!("{section}{name}");
-        let inner = format!("{path}.");
-        if COORDINATION_KEYS.iter().any(|key| key.path == path) {
-            continue;
-        }
-        if !COORDINATION_KEYS
-            .iter()
-            .any(|key| key.path.starts_with(&inner))
-        {
-            return Err(misplaced_key_error(section, name, path));
+        if !COORDINATION_PLACES.contains(&path.as_str()) {
+            return Err(misplaced_key_error(path, name));
         }
         match value {
+            JsonValue::Object(fields) => check_keys(&format!("{path}."), fields)?,
             JsonValue::Null => {}
-            JsonValue::Object(fields) => check_keys(&inner, fields)?,
+            _ if COORDINATION_KEYS.iter().any(|key| key.path == path) => {}
             other => {
                 let problem = "is a section: it must have keys with values";
                 return Err(Error::invalid(path, &other.to_string(), problem));
@@ -265,54 +266,26 @@ fn check_keys(section: &str, fields: &JsonObject<'_>) -> Result<(), Error> {
 
 /// Returns the refusal of a key: of one that belongs elsewhere with that place, else with the
 /// nearest that there is.
-fn misplaced_key_error(section: &str, name: &str, path: String) -> Error {
-    let places = known_places();
-    let last = |place: &&String| place.rsplit('.').next() == Some(name);
-    if let Some(place) = places.iter().find(last) {
-        let problem = format!("stands at the wrong level: its place is {place}");
-        return invalid_with_nearest(path, name, problem, Some(place.clone()));
-    }
-    let names = || places.iter().filter_map(|place| place.rsplit('.').next());
-    let near = nearest(name, names());
-    let near = near.and_then(|near| places.iter().find(|place| place.ends_with(near)));
-    let here = places
+fn misplaced_key_error(path: String, name: &str) -> Error {
+    let last = |place: &str| place.rsplit('.').next().unwrap_or_default().to_owned();
+    let names: Vec<String> = COORDINATION_PLACES
         .iter()
-        .filter_map(|place| place.strip_prefix(section));
-    let here: Vec<&str> = here.filter(|rest| !rest.contains('.')).collect();
-    let problem = format!("is not a setting here: {}", here.join(", "));
-    invalid_with_nearest(path, name, problem, near.cloned())
-}
-
-fn invalid_with_nearest(path: String, name: &str, problem: String, place: Option<String>) -> Error {
-    match Error::invalid(path, name, problem) {
-        Error::Invalid {
-            field,
-            value,
-            problem,
-            ..
-        } => Error::Invalid {
-            field,
-            value,
-            problem,
-            nearest: place,
-        },
-        error => error,
-    }
-}
-
-/// Returns the paths of all keys and of the sections above them.
-fn known_places() -> Vec<String> {
-    let mut places: Vec<String> = Vec::new();
-    for key in COORDINATION_KEYS {
-        let ends = key.path.match_indices('.').map(|(at, _)| at);
-        for end in ends.chain([key.path.len()]) {
-            let place = &key.path[..end];
-            if !places.iter().any(|known| known == place) {
-                places.push(place.to_owned());
-            }
-        }
-    }
-    places
+        .map(|place| last(place))
+        .collect();
+    let same = names.iter().position(|known| known == name);
+    let near = || {
+        let near = nearest(name, names.iter().map(String::as_str))?;
+        names.iter().position(|known| known == near)
+    };
+    let problem = match same {
+        Some(at) => format!(
+            "stands at the wrong level: its place is {}",
+            COORDINATION_PLACES[at]
+        ),
+        None => "is not a setting of coordination".to_owned(),
+    };
+    let place = same.or_else(near).map(|at| COORDINATION_PLACES[at]);
+    Error::invalid(path, name, problem).with_nearest(place)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod builtin;
 mod builtin_tools;
 mod coordination;
 mod directive;
+mod directive_summary;
 mod limits;
 mod model;
 mod pin;
@@ -15,10 +16,11 @@ pub use builtin::{BuiltinCall, SpawnCall, WaitCall, builtin_tools};
 pub use builtin_tools::is_builtin_tool;
 pub use coordination::{CoordinationSettings, MILLION, WAIT_MILLIS_DEFAULT};
 pub use directive::{Directive, FRONT_MATTER_FIELDS, InputSpec, render_prompt};
+pub use directive_summary::DirectiveSummary;
 pub use limits::parse_limits;
 pub use model::Model;
 pub use pin::{PinnedContinuation, PinnedSettings, Policy, named_spend, resolve_settings};
-pub use summary::{DirectiveSummary, PinnedSummary, SummaryChoice};
+pub use summary::{PinnedSummary, SummaryChoice};
 pub use tool::{
     TOOL_MILLIS_DEFAULT, ToolDef, check_draft_capabilities, intersect_capabilities, is_granted,
 };

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 /// about `prompt`.
 pub const PIN_BYTES_MAX: usize = 900 << 10;
 
-/// How the threads of a chain are continued, and how long they wait.
+/// Settings by which the threads of a chain are continued and wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedContinuation {
     /// Context from which on a thread is handed off, in parts per million of the model's window.
@@ -61,7 +61,7 @@ pub struct PinnedSettings {
     pub limits: ThreadCaps,
     /// The capabilities of the thread: the tools it may call.
     pub capabilities: Vec<String>,
-    /// How its threads are continued; `None` in pins of earlier programs.
+    /// Settings of continuation; `None` in pins of earlier programs.
     pub continuation: Option<PinnedContinuation>,
 }
 

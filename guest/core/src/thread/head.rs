@@ -69,8 +69,8 @@ pub struct Head {
     pub bad_rounds: u32,
     /// Steps in a row that were lost to dead holders.
     pub lost: u32,
-    /// Tokens of the next request: as the provider reported them last, and a scaled estimate of what
-    /// came after.
+    /// Tokens of the next request: as the provider reported them last, and a scaled estimate of
+    /// what came after.
     pub context: u64,
     /// Estimated tokens of the same, none of them reported; 0 in heads of earlier programs.
     pub estimated: u64,
@@ -491,6 +491,12 @@ mod tests {
         }
     }
 
+    const LARGEST_CALL: RoundCall = RoundCall {
+        index: u32::MAX,
+        idempotent: false,
+        waits: true,
+    };
+
     fn largest_phase() -> HandOffPhase {
         HandOffPhase {
             since: u64::MAX,
@@ -512,11 +518,6 @@ mod tests {
     }
 
     fn largest_head() -> Head {
-        let call = RoundCall {
-            index: u32::MAX,
-            idempotent: false,
-            waits: true,
-        };
         Head {
             format: u32::MAX,
             status: ThreadStatus::Suspended,
@@ -534,7 +535,7 @@ mod tests {
             shortened: true,
             round: Some(ToolRound {
                 version: u64::MAX,
-                calls: vec![call; crate::runner::CALLS_MAX],
+                calls: vec![LARGEST_CALL; crate::runner::CALLS_MAX],
             }),
             hold: Some(largest_hold()),
             holds: vec![largest_external_hold(); HOLDS_MAX],

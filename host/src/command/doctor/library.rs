@@ -154,25 +154,22 @@ fn find_unmatched_capabilities(
         .collect()
 }
 
-/// Adds the settings files that exist. Returns false if one of them prevents every run.
+/// Adds the settings file that this version does not read. Returns false if it prevents every run.
 pub fn check_settings(
     project: &ExaminedProject,
     section: &mut DoctorSection,
     findings: &mut DoctorFindings,
 ) -> bool {
     let mut good = true;
-    for name in ["coordination", "state_persistence"] {
-        match project.library.document("settings", name) {
-            Ok(None) => section.add_ok(name, "not set"),
-            Ok(Some(_)) => section.add_ok(name, "set"),
-            Err(error) => {
-                section.add_item(ItemState::Bad, name, error.to_string(), None);
-                findings.add_problem(
-                    format!("the settings {name} cannot be read"),
-                    error.to_string(),
-                );
-                good = false;
-            }
+    let name = "state_persistence";
+    match project.library.document("settings", name) {
+        Ok(None) => section.add_ok(name, "not set"),
+        Ok(Some(_)) => section.add_ok(name, "set"),
+        Err(error) => {
+            section.add_item(ItemState::Bad, name, error.to_string(), None);
+            let problem = format!("the settings {name} cannot be read");
+            findings.add_problem(problem, error.to_string());
+            good = false;
         }
     }
     // A directory that cannot be read was reported above.
@@ -197,6 +194,13 @@ pub struct ProviderStatuses {
 }
 
 impl ProviderStatuses {
+    /// Returns true if the tenant has a model or tier of this name, or if its table cannot be read,
+    /// which is reported by itself.
+    pub fn has_model(&self, name: &str) -> bool {
+        let table = self.table.as_ref();
+        table.is_none_or(|table| table.resolve(name).is_some())
+    }
+
     /// Returns true if a thread on this model would get answers, as far as that is known without a
     /// call.
     pub fn can_answer(&self, model: &str) -> bool {

@@ -4,6 +4,7 @@
 //! It creates nothing that stays: no directory, no store, no lock file. Directives are tried by
 //! creating a thread of each in memory, so that the component itself judges them.
 
+mod coordination;
 mod documents;
 mod engine;
 mod library;
@@ -106,6 +107,8 @@ async fn examine(session: &CommandSession, findings: &mut DoctorFindings) -> Run
     let settings = library::check_settings(&project, &mut section, findings);
     findings.sections.push(section);
     let providers = library::check_models(session, &project, findings);
+    let coordinated =
+        coordination::check_coordination(&project, &tried, &providers, findings).await;
     let runnable = directives
         .iter()
         .any(|directive| providers.can_answer(&directive.model));
@@ -118,7 +121,7 @@ async fn examine(session: &CommandSession, findings: &mut DoctorFindings) -> Run
     let stored = store::check_store(session, &engine, &project, findings).await;
     let model = check_limits(&engine, &project.library.policy().name, &tried, findings).await;
     list_tools(&project, findings);
-    let own_loops = project.ai.is_some() && stored && settings && counted;
+    let own_loops = project.ai.is_some() && stored && settings && coordinated && counted;
     RunnableKinds {
         directives: own_loops && runnable,
         chats: own_loops && model.is_some_and(|model| providers.can_answer(&model)),

@@ -103,14 +103,14 @@ fn an_earlier_head_begins_at_its_tokens() {
     );
 }
 
-/// One message of a random conversation: text of a script, and whether the provider reports after it.
+/// One message of a random conversation, and whether the provider reports after it.
 fn message() -> impl Strategy<Value = (String, bool)> {
     let text = prop_oneof!["[ -~]{40,400}", "[а-я ]{40,200}", "[一-龥]{40,200}"];
     (text, any::<bool>())
 }
 
 proptest! {
-    /// Whatever a provider makes of a text (half to four times the estimate), the count is exact
+    /// For each way to count a text (half to four times the estimate), the count is exact
     /// where it reports, and between two reports it is off by no more than the provider's own count
     /// differs from text to text.
     #[test]

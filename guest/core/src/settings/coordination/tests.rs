@@ -125,7 +125,7 @@ fn bad_values_are_refused_by_their_place() {
 /// place.
 #[test]
 fn known_keys_at_another_level_are_refused_with_their_place() {
-    let places = known_places();
+    let places = COORDINATION_PLACES;
     let sections = [
         "",
         "coordination.",
@@ -133,11 +133,11 @@ fn known_keys_at_another_level_are_refused_with_their_place() {
         "coordination.wait_threads.",
     ];
     let mut checked = 0;
-    for place in &places {
+    for place in places {
         let name = place.rsplit('.').next().unwrap();
         for section in sections {
             let path = format!("{section}{name}");
-            if places.contains(&path) {
+            if places.contains(&path.as_str()) {
                 continue;
             }
             let Err(Error::Invalid {
@@ -149,7 +149,7 @@ fn known_keys_at_another_level_are_refused_with_their_place() {
             else {
                 panic!("{path} is accepted")
             };
-            assert_eq!((&field, nearest.as_ref()), (&path, Some(place)));
+            assert_eq!((&field, nearest.as_deref()), (&path, Some(place)));
             assert!(problem.ends_with(place), "{problem}");
             checked += 1;
         }
