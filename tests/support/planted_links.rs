@@ -136,11 +136,16 @@ fn link_records(old: &ThreadRecord, before: &Head, link: &str, closing: &Entry) 
         format: FORMAT,
         status: ThreadStatus::Created,
         cause: None,
-        run: 0,
         due: Some(DUE_NEW),
         charged: Vec::new(),
         carried_spend: Some(before.spend_under_cap()),
-        counters: UsageCounters::default(),
+        // The run of a link that was handed off goes on.
+        counters: UsageCounters {
+            run_turns: before.counters.run_turns,
+            run_tokens: before.counters.run_tokens,
+            run_duration: before.counters.run_duration,
+            ..UsageCounters::default()
+        },
         context: 0,
         prefix: String::new(),
         asked: false,

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use threadkeep::audit::audit;
 use threadkeep::driver::{EventSink, RunEvent, StopReceiver};
 use threadkeep::project::OpenProject;
+use threadkeep::storage::StorageBackend;
+use threadkeep::storage::memory::MemoryStore;
 use threadkeep_tests::llmock::{LlmockServer, MockWire};
 
 const LEVELS: [&str; 3] = ["top", "mid", "leaf"];
@@ -43,7 +45,10 @@ fn replies(level: usize) -> Value {
     Value::from(replies)
 }
 
-fn project(servers: &[LlmockServer], summaries: &LlmockServer) -> (tempfile::TempDir, OpenProject) {
+fn project(
+    servers: &[LlmockServer],
+    summaries: &LlmockServer,
+) -> (tempfile::TempDir, Arc<dyn StorageBackend>, OpenProject) {
     let temporary = tempfile::tempdir().unwrap();
     let dir = Dir::open_ambient_dir(temporary.path(), cap_std::ambient_authority()).unwrap();
     dir.create_dir_all(".ai/directives").unwrap();
@@ -67,12 +72,16 @@ fn project(servers: &[LlmockServer], summaries: &LlmockServer) -> (tempfile::Tem
              execute.tool.spawn_thread, execute.tool.wait_threads]\n---\nYou are {name}.\n",
             if *name == "top" { ", spend: 2" } else { "" }
         );
-        dir.write(format!(".ai/directives/{name}.md"), directive).unwrap();
+        dir.write(format!(".ai/directives/{name}.md"), directive)
+            .unwrap();
     }
-    let text = format!("providers:\n{providers}models:\n{models}tiers: {{default: top, fast: writer}}\n");
+    let text =
+        format!("providers:\n{providers}models:\n{models}tiers: {{default: top, fast: writer}}\n");
     dir.write(".ai/config/models.yaml", text).unwrap();
     dir.write("notes.txt", "海".repeat(60)).unwrap();
-    (temporary, open(dir, None, &[]))
+    let store: Arc<dyn StorageBackend> = Arc::new(MemoryStore::new());
+    let project = open(dir, Some(Arc::clone(&store)), &[]);
+    (temporary, store, project)
 }
 
 #[tokio::test]
@@ -88,14 +97,18 @@ async fn a_tree_completes_whose_threads_hand_off_while_they_wait() {
     let Some(writer) = LlmockServer::start() else {
         return;
     };
-    let summaries = vec![json!({"type": "reply", "text": format!("summary:{}", "s".repeat(200))}); 60];
+    let summaries =
+        vec![json!({"type": "reply", "text": format!("summary:{}", "s".repeat(200))}); 60];
     writer.queue_behaviors(&Value::from(summaries));
-    let (_kept, project) = project(&servers, &writer);
+    let (_kept, store, project) = project(&servers, &writer);
     let draft = threadkeep_tests::fixture::draft(Some("top"));
     let top = project.tenant().create(draft).await.unwrap().id;
     let (sink, mut stream) = EventSink::channel();
     let driver = project.driver();
-    let ended = driver.run(&top, None, &sink, &StopReceiver::never()).await.unwrap();
+    let ended = driver
+        .run(&top, None, &sink, &StopReceiver::never())
+        .await
+        .unwrap();
     assert_eq!(ended.status, "completed", "{ended:?}");
     drop((driver, sink));
     let mut handed_off = BTreeMap::new();
@@ -111,17 +124,25 @@ async fn a_tree_completes_whose_threads_hand_off_while_they_wait() {
     }
     for level in LEVELS {
         let count = handed_off.get(level).copied().unwrap_or(0);
-        assert!(count >= 2, "{level} handed off {count} times: {handed_off:?}");
+        assert!(
+            count >= 2,
+            "{level} handed off {count} times: {handed_off:?}"
+        );
     }
     for (level, server) in LEVELS.iter().zip(&servers) {
         assert_eq!(server.pending(), [] as [Value; 0], "{level} has asked all");
         assert_eq!(server.findings(), [] as [Value; 0], "{level}");
     }
-    check_money(&project, &top, handed_off.values().sum()).await;
+    check_money(&project, &*store, &top, handed_off.values().sum()).await;
 }
 
 /// Checks that one account has paid for all links of all chains, and that the audit agrees.
-async fn check_money(project: &OpenProject, top: &str, handed_off: usize) {
+async fn check_money(
+    project: &OpenProject,
+    store: &dyn StorageBackend,
+    top: &str,
+    handed_off: usize,
+) {
     let tenant = project.tenant();
     let (mut spent, mut threads, mut cursor) = (0, 0, None);
     loop {
@@ -136,7 +157,10 @@ async fn check_money(project: &OpenProject, top: &str, handed_off: usize) {
     }
     assert_eq!(threads, LEVELS.len() + handed_off);
     let account = tenant.account(top).await.unwrap();
-    assert_eq!((account.spent, account.held, account.reserved), (spent, 0, 0));
-    let report = audit(Arc::clone(project.store()).as_ref()).unwrap();
+    assert_eq!(
+        (account.spent, account.held, account.reserved),
+        (spent, 0, 0)
+    );
+    let report = audit(store).unwrap();
     assert_eq!(report.findings, [], "{report:?}");
 }

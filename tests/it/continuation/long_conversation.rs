@@ -8,6 +8,8 @@ use std::sync::Arc;
 use threadkeep::audit::audit;
 use threadkeep::driver::{EndedRun, EventSink, RunEvent, StopReceiver};
 use threadkeep::project::OpenProject;
+use threadkeep::storage::StorageBackend;
+use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit::{self, runner};
 use threadkeep_tests::llmock::{LlmockServer, MockWire};
 
@@ -20,7 +22,10 @@ const TURNS_OF_DIRECTIVE: u32 = 25;
 const SUMMARIES_MAX: usize = 120;
 
 /// A project whose thread and whose summaries have a server each.
-fn project(thread: &str, summaries: &str) -> (tempfile::TempDir, OpenProject) {
+fn project(
+    thread: &str,
+    summaries: &str,
+) -> (tempfile::TempDir, Arc<dyn StorageBackend>, OpenProject) {
     let temporary = tempfile::tempdir().unwrap();
     let dir = Dir::open_ambient_dir(temporary.path(), cap_std::ambient_authority()).unwrap();
     dir.create_dir_all(".ai/directives").unwrap();
@@ -43,7 +48,9 @@ tiers: {{default: small, fast: writer}}
     );
     dir.write(".ai/directives/voyage.md", directive).unwrap();
     dir.write("notes.txt", "海".repeat(60)).unwrap();
-    (temporary, open(dir, None, &[]))
+    let store: Arc<dyn StorageBackend> = Arc::new(MemoryStore::new());
+    let project = open(dir, Some(Arc::clone(&store)), &[]);
+    (temporary, store, project)
 }
 
 /// A reply of some 130 tokens that calls a tool. It is one word, so that the server sends it at once.
@@ -67,7 +74,10 @@ fn count_tokens(text: &str) -> u64 {
 /// Counts a request as it was sent: the texts, calls and results of all messages, and the schemas.
 fn count_request(body: &Value) -> u64 {
     let mut tokens = body["tools"].as_array().map_or(0, |tools| {
-        tools.iter().map(|tool| count_tokens(&tool.to_string())).sum()
+        tools
+            .iter()
+            .map(|tool| count_tokens(&tool.to_string()))
+            .sum()
     });
     for message in body["messages"].as_array().unwrap() {
         tokens += match &message["content"] {
@@ -87,7 +97,10 @@ fn count_request(body: &Value) -> u64 {
 async fn write_message(project: &OpenProject, thread: &str, n: usize) {
     let content = json!({"role": "user", "content": format!("operator{n:03} asks: how far?")});
     let what = runner::SignalKind::Message(content.to_string());
-    let sent = project.tenant().signal(thread, &format!("m{n}"), what).await;
+    let sent = project
+        .tenant()
+        .signal(thread, &format!("m{n}"), what)
+        .await;
     sent.unwrap();
 }
 
@@ -107,7 +120,7 @@ async fn run(project: &OpenProject, thread: &str, turns: &mut usize) -> (EndedRu
                     handed_off += 1;
                     tip = to;
                 }
-                RunEvent::Turn(_) => {
+                RunEvent::Turn { .. } => {
                     *turns += 1;
                     if turns.is_multiple_of(MESSAGE_EVERY) {
                         write_message(project, &tip, *turns).await;
@@ -128,8 +141,15 @@ async fn raise_turns(project: &OpenProject, thread: &str) {
         depth: None,
         duration: Some(3_600_000),
     };
-    let what = runner::SignalKind::Raise(runner::Raise { caps, through: false });
-    project.tenant().signal(thread, "raise", what).await.unwrap();
+    let what = runner::SignalKind::Raise(runner::Raised {
+        caps,
+        through: false,
+    });
+    project
+        .tenant()
+        .signal(thread, "raise", what)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -143,7 +163,7 @@ async fn two_hundred_turns_run_to_completion_in_a_small_window() {
     let summaries: Vec<Value> = (1..=SUMMARIES_MAX).map(summary).collect();
     writer.queue_behaviors(&Value::from(summaries));
     let wire = MockWire::OpenAi;
-    let (_kept, project) = project(&thread.base_url(wire), &writer.base_url(wire));
+    let (_kept, store, project) = project(&thread.base_url(wire), &writer.base_url(wire));
     let draft = threadkeep_tests::fixture::draft(Some("voyage"));
     let first = project.tenant().create(draft).await.unwrap().id;
     let mut done = 0;
@@ -156,7 +176,7 @@ async fn two_hundred_turns_run_to_completion_in_a_small_window() {
     assert_eq!(done, TURNS);
     assert!(before + after >= 10, "{before} and {after} hand-offs");
     check_requests(&thread.requests(), &writer.requests(), before + after);
-    check_chain(&project, (&first, &ended.thread), before + after).await;
+    check_chain(&project, &*store, (&first, &ended.thread), before + after).await;
     assert_eq!(thread.findings(), [] as [Value; 0]);
     assert_eq!(writer.findings(), [] as [Value; 0]);
 }
@@ -169,8 +189,13 @@ fn check_requests(turns: &[Value], summaries: &[Value], handed_off: usize) {
     println!("{handed_off} hand-offs, the largest request has {largest} tokens");
     assert!(largest <= WINDOW, "{largest}");
     let sent = summaries[0]["body"]["messages"].to_string();
-    assert!(sent.contains("turn001"), "the first summary is of the first link's text: {sent}");
-    let texts = turns.iter().map(|request| request["body"]["messages"].to_string());
+    assert!(
+        sent.contains("turn001"),
+        "the first summary is of the first link's text: {sent}"
+    );
+    let texts = turns
+        .iter()
+        .map(|request| request["body"]["messages"].to_string());
     let mut summary = 0;
     for text in texts {
         // Each later link opens with the summary of the one before, and with none that is older.
@@ -179,18 +204,27 @@ fn check_requests(turns: &[Value], summaries: &[Value], handed_off: usize) {
             .collect();
         assert!(named.len() <= 1, "{named:?}");
         let now = named.first().copied().unwrap_or(0);
-        assert!(now == summary || now == summary + 1, "{now} after {summary}");
+        assert!(
+            now == summary || now == summary + 1,
+            "{now} after {summary}"
+        );
         summary = now;
     }
     assert_eq!(summary, handed_off);
 }
 
 /// Checks that the chain, the account, the tree and the audit agree.
-async fn check_chain(project: &OpenProject, (first, tip): (&str, &str), handed_off: usize) {
+async fn check_chain(
+    project: &OpenProject,
+    store: &dyn StorageBackend,
+    (first, tip): (&str, &str),
+    handed_off: usize,
+) {
     let tenant = project.tenant();
     let (mut links, mut cursor) = (Vec::new(), None);
     loop {
-        let page: Value = serde_json::from_str(&tenant.chain(first, cursor).await.unwrap()).unwrap();
+        let page: Value =
+            serde_json::from_str(&tenant.chain(first, cursor).await.unwrap()).unwrap();
         links.extend(page["chain"].as_array().unwrap().clone());
         cursor = page["cursor"].as_str().map(str::to_owned);
         if cursor.is_none() {
@@ -201,15 +235,21 @@ async fn check_chain(project: &OpenProject, (first, tip): (&str, &str), handed_o
     let mut spent = 0;
     let mut turns = 0;
     for link in &links {
-        let thread = tenant.get(link["thread_id"].as_str().unwrap()).await.unwrap();
+        let thread = tenant
+            .get(link["thread_id"].as_str().unwrap())
+            .await
+            .unwrap();
         spent += thread.cost.spend;
         turns += thread.cost.turns as usize;
     }
     assert_eq!(links.last().unwrap()["thread_id"], tip);
     assert_eq!(turns, TURNS + handed_off, "each summary is a model call");
     let account = tenant.account(tip).await.unwrap();
-    assert_eq!((account.spent, account.held, account.reserved), (spent, 0, 0));
+    assert_eq!(
+        (account.spent, account.held, account.reserved),
+        (spent, 0, 0)
+    );
     assert_eq!((account.chain.as_str(), account.users), (first, 0));
-    let report = audit(Arc::clone(project.store()).as_ref()).unwrap();
+    let report = audit(store).unwrap();
     assert_eq!(report.findings, [], "{report:?}");
 }

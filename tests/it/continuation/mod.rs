@@ -6,7 +6,7 @@ mod driven_runs;
 mod fixture;
 mod hand_offs;
 mod handed_off_tree;
-mod long_conversation;
 mod limits;
+mod long_conversation;
 mod summaries;
 mod trees;

@@ -166,7 +166,7 @@ fn entries_of_a_newer_format_are_read_and_nothing_is_added() {
     let text = |world: &RunnerFixture| world.service.entries(&id, 0, None, 9).unwrap().1;
     let plain = text(&world).remove(0).text;
     raise_format(&*world.store, "head", &id);
-    let newer = r#""format":2,"phase":"new""#;
+    let newer = r#""format":2,"later":"new""#;
     store.edit(r#""format":1"#, newer);
     check_calls(&world, &id, "head and an entry");
     let read = text(&world).remove(0);
@@ -236,8 +236,8 @@ fn records_that_are_kept_for_ever_have_a_format() {
     assert_eq!(all_records(&*world.store), before);
 }
 
-/// Text of a record of a newer program, where one of this program has `"format":1`.
-const NEWER: &str = r#""format":2,"phase":"new""#;
+/// What stands in a record of a newer program where one of this has `"format":1`.
+const NEWER: &str = r#""format":2,"later":"new""#;
 
 fn raise_format(store: &dyn StorageBackend, collection: &str, id: &str) {
     replace_in_record(store, (collection, id), r#""format":1"#, NEWER);

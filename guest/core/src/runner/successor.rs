@@ -150,9 +150,6 @@ fn carry_run(head: &mut Head, run: &Head, pin: &PinnedSettings) {
     head.token = run.token;
     head.holder.clone_from(&run.holder);
     head.request.clone_from(&run.request);
-    head.counters.run_turns = run.counters.run_turns;
-    head.counters.run_tokens = run.counters.run_tokens;
-    head.counters.run_duration = run.counters.run_duration;
     head.bad_rounds = run.bad_rounds;
     head.lost = run.lost;
     head.mail_from = run.mail_from;

@@ -2,7 +2,7 @@
 //! joined to the plan that closes the tip, so that a chain has one tip at each moment.
 
 use super::create::{absent_thread, begin_thread, creation_context, new_head};
-use super::{Head, HistoryBase, StatusCause, ThreadRecord};
+use super::{Head, HistoryBase, StatusCause, ThreadRecord, ThreadStatus, UsageCounters};
 use crate::error::Error;
 use crate::id;
 use crate::ledger::LedgerRefusal;
@@ -124,7 +124,18 @@ pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<Com
 /// Returns the head of a link: what a tip passes on. Its own counters begin anew; the cap on spend
 /// bounds the chain, so what the links before it have spent goes along.
 fn continue_head(thread: &ThreadRecord, tip: &Head) -> Head {
+    // The run of a link that was handed off goes on, and so do the counters that its caps bound.
+    let used = match tip.status {
+        ThreadStatus::Continued => tip.counters,
+        _ => UsageCounters::default(),
+    };
     Head {
+        counters: UsageCounters {
+            run_turns: used.run_turns,
+            run_tokens: used.run_tokens,
+            run_duration: used.run_duration,
+            ..UsageCounters::default()
+        },
         carried_spend: Some(tip.spend_under_cap()),
         context: tip.context,
         estimated: tip.estimated,

@@ -358,7 +358,7 @@ async fn a_thread_of_a_newer_format_is_read_and_not_written() {
     let tenant = &world.tenant;
     let records = world.records();
     let head = &records[&("head".to_owned(), THREAD.to_owned())];
-    let value = head.replacen(r#""format":1"#, r#""format":2,"phase":"new""#, 1);
+    let value = head.replacen(r#""format":1"#, r#""format":2,"later":"new""#, 1);
     assert_ne!(&value, head);
     let newer = CommitOp::Put {
         key: RecordKey::new("head", THREAD),
