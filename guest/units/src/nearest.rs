@@ -16,7 +16,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         return None;
     }
-    let wanted = name.to_lowercase();
+    let wanted = name.to_ascii_lowercase();
     let edits_max = (wanted.chars().count() / 3).max(1);
     candidates
         .into_iter()
@@ -24,7 +24,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .filter(|candidate| !candidate.is_empty() && candidate.len() <= NAME_BYTES_MAX)
         .map(|candidate| {
             (
-                strsim::osa_distance(&wanted, &candidate.to_lowercase()),
+                strsim::osa_distance(&wanted, &candidate.to_ascii_lowercase()),
                 candidate,
             )
         })

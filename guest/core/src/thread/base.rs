@@ -90,26 +90,26 @@ impl HistoryBase {
     pub(super) fn find_contradiction(&self, own: &str) -> Option<&'static str> {
         let own = id::key(own);
         let mut last_by_thread = BTreeMap::from([(own.clone(), self.length)]);
-        let mut carried = Vec::new();
+        let mut carried = BTreeMap::new();
         for part in &self.parts {
             if id::check_id("base", &part.thread).is_err() {
                 return Some("names a thread that is no id");
             }
             let thread = id::key(&part.thread);
-            if thread != own {
-                carried.push((part.from, part.to));
-            }
+            let twice = thread != own && carried.insert(part.from, part.to).is_some();
             let last = last_by_thread.entry(thread).or_default();
-            if part.from <= *last || part.to < part.from {
+            if twice || part.from <= *last || part.to < part.from {
                 return Some("has parts that are not in order");
             }
             *last = part.to;
         }
-        carried.sort_unstable();
-        if carried.windows(2).any(|pair| pair[1].0 <= pair[0].1) {
-            return Some("has a version twice");
+        let mut reached = 0;
+        for (from, to) in carried {
+            if from <= reached {
+                return Some("has a version twice");
+            }
+            reached = to;
         }
-        let reached = carried.last().map_or(0, |(_, to)| *to);
         (reached != self.length || self.length == 0).then_some("does not reach to its length")
     }
 }
