@@ -112,6 +112,11 @@ pub async fn load_last_entries(
 ) -> Result<Vec<Entry>, CommandFault> {
     let failed = |error| fault::from_thread_call(opened, &thread.id, &error);
     let Some(wanted) = ThreadPath::of(thread).last_versions(until, count.into()) else {
+        if until == 0 {
+            let message = "--at 0: the first version of a thread is 1";
+            let hint = format!("threadkeep checkpoints {} lists the versions", thread.id);
+            return Err(CommandFault::new("invalid", message).with_hint(hint));
+        }
         // The component says what is wrong with the version.
         let told = opened.tenant().load(&thread.id, Some(until)).await;
         return told.map(|_| Vec::new()).map_err(failed);

@@ -9,7 +9,9 @@ use threadkeep::audit::{StoreInvariant, audit};
 use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
 use threadkeep_component::ports::HostPorts;
 use threadkeep_component::service::Error;
-use threadkeep_core::history::{CommitReason, Event, ToolResult, ToolResultState};
+use threadkeep_core::history::{
+    CommitReason, Event, ThreadResumed, ToolResult, ToolResultState,
+};
 use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
@@ -39,6 +41,12 @@ fn world_with_link(store: Arc<EditedLog>, until: u64, answered: &[u32]) -> Runne
     };
     let mut closing = ThreadChange::new(&tip, moment);
     closing.thread.next = Some(LINK.to_owned());
+    closing.push_event(Event::ThreadResumed(ThreadResumed {
+        new_thread_id: LINK.to_owned(),
+        directive: None,
+        message_preview: String::new(),
+        reconstructed_turns: 0,
+    }));
     let closing = closing.into_plan(CommitReason::Changed).unwrap();
     let base = |_: &_| {
         let path = HistoryPath::of(&tip.thread.value, tip.head.value.version).until(until);

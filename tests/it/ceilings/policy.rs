@@ -189,7 +189,7 @@ async fn offered_tools(policy: Policy) -> Vec<String> {
 async fn tools_that_are_not_granted_are_not_offered() {
     let all = offered_tools(Policy::preset(PolicyPreset::Local)).await;
     assert_eq!(all[..3], ["list_files", "read_file", "search_files"]);
-    assert_eq!(all.len(), 12, "and the built-in ones: {all:?}");
+    assert_eq!(all.len(), 14, "and the built-in ones: {all:?}");
     assert_eq!(
         offered_tools(parse_policy("tools: [read_file, 'list_*']")).await,
         ["list_files", "read_file", "list_threads"]

@@ -12,7 +12,7 @@ fn project_with_chains() -> CliProject {
     project.continue_thread("done", "done-2");
     let mut chat = project.command(&["chat", "--id", "talk", "--json"]);
     chat.args(["--provider", "scripted:talk.json"]);
-    project.write("talk.json", r#"[{"text": "Hello."}]"#);
+    project.write("talk.json", r#"[{"text": "Hello."}, {"text": "Yes."}]"#);
     binary::run_with_input(chat, "Hello.");
     project.continue_thread("talk", "talk-2");
     project

@@ -56,6 +56,8 @@ fn run_answers_a_program_with_one_document() {
         ran.json(),
         json!({
             "thread_id": "a/b",
+            "chain_id": "a/b",
+            "handed_off": [],
             "status": "completed",
             "outcome": "completed",
             "text": "It holds a \u{1b}[31mnote\u{7}.",
@@ -124,9 +126,10 @@ fn a_cap_suspends_and_a_raise_lets_it_go_on_in_place() {
     let again = project.json(&["resume", "t"]);
     assert_eq!(
         (&again["error"]["code"], &again["exit"]),
-        (&json!("refused"), &json!(1))
+        (&json!("invalid"), &json!(1))
     );
-    assert!(again["error"]["hint"].as_str().unwrap().contains("ended"));
+    let hint = again["error"]["hint"].as_str().unwrap();
+    assert!(hint.contains("threadkeep resume t --message"), "{hint}");
 }
 
 #[test]

@@ -7,7 +7,10 @@ use threadkeep_tests::binary::{self, ProcessOutput};
 
 /// Talks with a chat; returns what was printed.
 fn talk(project: &CliProject, words: &[&str], line: &str) -> ProcessOutput {
-    let command = project.command(&[&["chat"], words].concat());
+    let replies = r#"[{"text": "One."}, {"text": "Two."}, {"text": "Three."}]"#;
+    project.write("talk.json", replies);
+    let scripted = ["--provider", "scripted:talk.json"];
+    let command = project.command(&[&["chat"], words, &scripted].concat());
     binary::run_with_input(command, line)
 }
 

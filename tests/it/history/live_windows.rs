@@ -11,7 +11,7 @@ use threadkeep_core::continuation::{
     ContentSize, LiveWindow, SUMMARY_BYTES_MAX, SummaryRequest, SummaryTerms, TrailingBounds,
     TrailingSelection, WindowEntry, WindowNeeds, context_texts, select_trailing, summary_request,
 };
-use threadkeep_core::history::{CommitReason, ContextInjected, Event};
+use threadkeep_core::history::{CommitReason, ContextInjected, Event, ThreadHandoff};
 use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::{
@@ -183,6 +183,13 @@ fn hand_off(world: &RunnerFixture, tip: &str, link: &str, tokens: u64) -> Traili
     let mut selection = select(&loaded, &window, tokens);
     let mut change = ThreadChange::new(&loaded, moment(world));
     change.thread.next = Some(link.to_owned());
+    change.push_event(Event::ThreadHandoff(ThreadHandoff {
+        new_thread_id: link.to_owned(),
+        trailing_turns: selection.turns,
+        summary_generated: false,
+        summary_tokens: 0,
+        summary_problem: None,
+    }));
     change.thread.outcome = Some(ThreadStatus::Continued);
     change.head.status = ThreadStatus::Continued;
     change.head.due = None;

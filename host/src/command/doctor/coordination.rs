@@ -37,6 +37,11 @@ pub async fn check_coordination(
         }
     };
     let place = project.library.find_coordination_file().ok().flatten();
+    let top_keys: Vec<String> = document
+        .as_ref()
+        .and_then(Value::as_object)
+        .map(|keys| keys.keys().cloned().collect())
+        .unwrap_or_default();
     let file = document.zip(place);
     for key in COORDINATION_KEYS {
         let set = file.as_ref().and_then(|(document, place)| {
@@ -49,7 +54,7 @@ pub async fn check_coordination(
     add_directives(project, &mut section);
     let good = match tried.create(minimal_draft(None, String::new())).await {
         Err(CallError::Refused(wit::Error::Invalid(wrong)))
-            if wrong.field.starts_with("coordination") =>
+            if is_of_coordination(&wrong.field, &top_keys) =>
         {
             let refused = CallError::Refused(wit::Error::Invalid(wrong));
             let fault = fault::from_call(&refused);
@@ -62,6 +67,13 @@ pub async fn check_coordination(
     };
     findings.sections.push(section);
     good
+}
+
+/// Returns true if the field that an error names is one of the settings of coordination, or a key
+/// that stands at the top of their file in its place.
+fn is_of_coordination(field: &str, top_keys: &[String]) -> bool {
+    let top = field.split('.').next().unwrap_or(field);
+    top == "coordination" || top_keys.iter().any(|key| key == top)
 }
 
 /// Adds the value of a key: that of the file, or the default.

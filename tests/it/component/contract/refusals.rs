@@ -26,10 +26,6 @@ async fn unbuilt_functions_are_refused_by_name_and_write_nothing() {
             refusal(tenant.run_inside(THREAD, None, "h/1", "k", 1).await),
         ),
         (
-            "continuation.chain",
-            refusal(tenant.chain(THREAD, None).await),
-        ),
-        (
             "maintenance.attest",
             refusal(tenant.attest(THREAD, 0, "{}").await),
         ),
