@@ -94,7 +94,7 @@ impl<P: HostPorts> ThreadService<P> {
             }
         }
         let hashes = self.range_hashes(original, &path)?;
-        let base = HistoryBase::of_path(&path, &|at| {
+        let base = path.to_base(&|at| {
             let known = hashes.iter().find(|(version, _)| *version == at);
             known.map(|(_, hash)| hash.clone())
         })?;

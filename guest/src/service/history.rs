@@ -227,8 +227,8 @@ impl<P: HostPorts> ThreadService<P> {
         }
     }
 
-    /// Reads the hashes that a base needs which is made from a path of the thread: of the entries that
-    /// ranges end with and that nothing else fixes. The head has that of the newest.
+    /// Reads the hashes that a base needs which is made from a path of the thread: of the entries
+    /// that ranges end with and that nothing else fixes. The head has that of the newest.
     pub(super) fn range_hashes(
         &self,
         loaded: &LoadedThread,

@@ -123,7 +123,7 @@ pub enum CliCommand {
     Run(RunArgs),
     /// Talk: a new chat, or one that is idle or suspended; each line of standard input is a message
     Chat(ChatArgs),
-    /// Go on with a thread that is suspended, idle or not started yet, in place
+    /// Go on with a thread: in place, or in a successor if it has ended
     Resume(ResumeArgs),
     /// Make a thread without running it: of a directive, or a chat
     Create(CreateArgs),

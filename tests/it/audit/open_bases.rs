@@ -9,9 +9,7 @@ use threadkeep::audit::{StoreInvariant, audit};
 use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
 use threadkeep_component::ports::HostPorts;
 use threadkeep_component::service::Error;
-use threadkeep_core::history::{
-    CommitReason, Event, ThreadResumed, ToolResult, ToolResultState,
-};
+use threadkeep_core::history::{CommitReason, Event, ThreadResumed, ToolResult, ToolResultState};
 use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
@@ -50,7 +48,7 @@ fn world_with_link(store: Arc<EditedLog>, until: u64, answered: &[u32]) -> Runne
     let closing = closing.into_plan(CommitReason::Changed).unwrap();
     let base = |_: &_| {
         let path = HistoryPath::of(&tip.thread.value, tip.head.value.version).until(until);
-        HistoryBase::of_path(&path, &|_| Some(hash.clone()))
+        path.to_base(&|_| Some(hash.clone()))
     };
     let bounds = (ThreadCaps::NONE, false);
     let link = open_successor(&tip, closing, &base, bounds, now).unwrap();

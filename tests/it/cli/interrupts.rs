@@ -182,6 +182,10 @@ fn cancel_and_kill_reach_a_run_of_another_process() {
     }
 }
 
+/// Sends a signal to a process.
+#[cfg(unix)]
+type SignalSender = fn(&RunningProcess);
+
 /// Symptom: a deploy or a closed terminal ended a run for ever, and it could not be resumed. Cause:
 /// SIGTERM and SIGHUP were treated as a person's cancel. Fix: they suspend the run, and `resume`
 /// goes on with it. Kind: an end of the process that no user of its thread wanted, beside SIGKILL,
@@ -189,7 +193,6 @@ fn cancel_and_kill_reach_a_run_of_another_process() {
 #[cfg(unix)]
 #[test]
 fn a_run_that_the_system_ends_goes_on_where_it_stood() {
-    type SignalSender = fn(&RunningProcess);
     let rows: [(&str, SignalSender, Option<i32>, &str); 3] = [
         ("SIGTERM", RunningProcess::terminate, Some(3), "stopped"),
         ("SIGHUP", RunningProcess::hang_up, Some(3), "stopped"),
@@ -232,7 +235,6 @@ fn a_run_that_the_system_ends_goes_on_where_it_stood() {
 #[cfg(unix)]
 #[test]
 fn a_request_to_end_lets_a_tool_finish() {
-    type SignalSender = fn(&RunningProcess);
     let signals: [SignalSender; 2] = [RunningProcess::terminate, RunningProcess::hang_up];
     for (id, signal) in ["t", "h"].into_iter().zip(signals) {
         let project = CliProject::new();

@@ -199,7 +199,11 @@ fn ended_threads_take_nothing_more() {
     let project = CliProject::new();
     project.finish_thread("done");
     let cases: [RefusalCase<'_>; 4] = [
-        (&["resume", "done"], 1, &["invalid", "done has nothing left"]),
+        (
+            &["resume", "done"],
+            1,
+            &["invalid", "done has nothing left"],
+        ),
         (&["cancel", "done"], 1, &["refused"]),
         (&["kill", "done"], 1, &["refused"]),
         (&["raise", "done", "--spend", "0.90"], 1, &["refused"]),

@@ -191,6 +191,7 @@ fn refused_writes(
     };
     let estimate = UnresolvedEstimate::Amount(NanoUsd::new(5));
     let message = parse_user(&user("late")).unwrap();
+    let close = service.close(thread, token, "idle", None);
     let tried: [(&'static str, Result<(), Error>); 13] = [
         (
             "start",
@@ -223,10 +224,7 @@ fn refused_writes(
                 .append(thread, Some(token), None, &[event])
                 .map(drop),
         ),
-        (
-            "close",
-            service.close(thread, token, "idle", None).map(drop),
-        ),
+        ("close", close.map(drop)),
         (
             "hold",
             service

@@ -1,4 +1,4 @@
-//! What the tests of resumes do again and again.
+//! Steps that the tests of resumes do again and again.
 
 use crate::runner::fixture::{RunnerFixture, user};
 use threadkeep_component::service::Error;

@@ -50,7 +50,7 @@ fn chain_request() -> impl Strategy<Value = ChainRequest> {
 struct ResumedTree {
     family: ThreadFamily,
     links: Vec<String>,
-    /// What the tip of each chain was last seen to send.
+    /// The messages that the tip of each chain was last seen to send.
     shown: BTreeMap<String, Vec<String>>,
     successors: usize,
     keys: usize,

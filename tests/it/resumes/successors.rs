@@ -8,12 +8,12 @@ use std::sync::Arc;
 use threadkeep::storage::CommitOp;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::runner::Signal;
-use threadkeep_core::thread::{BASE_PARTS_MAX, EndIntent};
+use threadkeep_core::runner::{Signal, StepOutcome};
+use threadkeep_core::thread::{BASE_PARTS_MAX, EndIntent, StepKind};
 use threadkeep_tests::counting_store::CallCountingStore;
 use threadkeep_tests::fixture::MapLibrary;
 
-/// A resume of a resume of a resume adds its message to what a model is sent_messages, and nothing else.
+/// A resume of a resume of a resume adds its message to what a model is sent, and nothing else.
 #[test]
 fn each_resume_adds_its_message_alone() {
     let mut world = RunnerFixture::new();
@@ -48,7 +48,7 @@ fn each_resume_adds_its_message_alone() {
     assert!(texts.is_empty(), "{texts:?}");
 }
 
-/// What an abort leaves for people is no part of what a model is sent.
+/// The words that an abort leaves for people are no part of what a model is sent.
 #[test]
 fn markers_of_an_end_are_never_sent() {
     let mut world = RunnerFixture::new();
@@ -108,8 +108,8 @@ fn a_resume_reads_few_entries_of_a_long_thread() {
     world.audit();
 }
 
-/// A thread that was resumed as often as a base may have parts is refused by name, and stays as it
-/// is.
+/// A thread that was resumed more often than a base may have parts is handed off before its first
+/// call: a summary stands for what is left out.
 #[test]
 fn resumes_are_bounded_by_the_parts_of_a_base() {
     let mut world = RunnerFixture::new();
@@ -125,11 +125,16 @@ fn resumes_are_bounded_by_the_parts_of_a_base() {
         before.thread.value.base.as_ref().unwrap().parts.len(),
         BASE_PARTS_MAX
     );
-    match core_error(resume(&mut world, &thread, Some("on"))) {
-        CoreError::Exceeded(cause) => assert_eq!(cause.code, "base_parts_exceeded"),
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(world.service.load(&thread).unwrap(), before);
+    let long = resume(&mut world, &thread, Some("on")).unwrap();
+    assert_eq!(world.pending(&long), Some(StepKind::Wait));
+    world.audit();
+    let asked = world.submit(&long, StepOutcome::Waited).unwrap();
+    assert!(asked.summary.is_some(), "a summary is written");
+    let handed = world.submit(&long, says("what was done")).unwrap();
+    let tip = handed.loaded.thread.value;
+    assert_ne!(tip.id, long);
+    assert!(tip.base.as_ref().unwrap().parts.len() < BASE_PARTS_MAX);
+    assert_eq!(handed.step.kind, Some(StepKind::CallLlm));
     world.audit();
 }
 

@@ -236,7 +236,7 @@ fn records_that_are_kept_for_ever_have_a_format() {
     assert_eq!(all_records(&*world.store), before);
 }
 
-/// What stands in a record of a newer program where one of this has `"format":1`.
+/// Text of a record of a newer program, where one of this program has `"format":1`.
 const NEWER: &str = r#""format":2,"later":"new""#;
 
 fn raise_format(store: &dyn StorageBackend, collection: &str, id: &str) {

@@ -3,7 +3,9 @@
 //!
 //! Tokens are anchored on what the provider reported last. What came after is estimated by its
 //! script, and scaled as the provider has counted this conversation so far. System prompt and
-//! schemas of tools are included.
+//! schemas of tools are included. A count below the estimate is not believed here: servers that
+//! count characters report a quarter of what Chinese text takes, and a hand-off that comes too early
+//! costs less than a request that is refused.
 
 use crate::estimate::TokenScale;
 use crate::json::ObjectWriter;
@@ -39,14 +41,18 @@ impl ContextUsage {
             Some(continuation) => continuation.trigger,
             None => CoordinationSettings::default().trigger,
         };
-        let window = pin.model.window;
+        let (window, counted) = (pin.model.window, head.token_scale());
+        let tokens = counted.counted.max(counted.estimated);
         Self {
-            tokens: head.context,
+            tokens,
             window,
             trigger: parts_of(window, trigger),
             bytes: head.window_bytes,
             bytes_max: WINDOW_BYTES_MAX,
-            scale: head.token_scale(),
+            scale: TokenScale {
+                counted: tokens,
+                ..counted
+            },
         }
     }
 
@@ -75,7 +81,10 @@ pub fn usage_json(head: &Head, pin: Option<&PinnedSettings>) -> String {
     let measure = |of: fn(&ContextUsage) -> u64| usage.as_ref().map(of);
     let mut text = String::new();
     ObjectWriter::new(&mut text)
-        .add("tokens", &head.context)
+        .add(
+            "tokens",
+            &usage.as_ref().map_or(head.context, |usage| usage.tokens),
+        )
         .add("window", &measure(|usage| usage.window))
         .add("trigger", &measure(|usage| usage.trigger))
         .add("ratio", &measure(ContextUsage::ratio))

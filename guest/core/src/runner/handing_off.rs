@@ -54,8 +54,8 @@ pub(super) fn advance_hand_off(
     advance(change, pin, window, overflow)
 }
 
-/// Returns true if the next request takes too much of the window, or a thread that was resumed again
-/// and again rests on too many pieces of others.
+/// Returns true if the next request takes too much of the window, or a thread that was resumed
+/// again and again rests on too many pieces of others.
 fn is_due(change: &ThreadChange<'_>, pin: &PinnedSettings) -> bool {
     let parts = change
         .thread

@@ -231,7 +231,7 @@ fn whole_base(tip: &LoadedThread, hashes: &[(u64, String)]) -> Result<Option<His
             "limit", code, message, parts, most,
         )));
     }
-    HistoryBase::of_path(&path, &|version| {
+    path.to_base(&|version| {
         if version == head.version {
             return Some(head.hash.clone());
         }

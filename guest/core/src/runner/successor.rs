@@ -20,7 +20,7 @@ use crate::history::{CommitReason, ContextInjected, Event, MessageRole, ThreadHa
 use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{
-    BasePart, Head, HistoryBase, InboxMessage, Successor, ThreadStatus, open_successor,
+    BasePart, Head, HistoryBase, InboxMessage, LinkSuccessor, ThreadStatus, open_successor,
 };
 use crate::{hash, id};
 
@@ -63,7 +63,8 @@ pub(super) fn hand_off(
     let closing = change.into_plan(CommitReason::Handoff)?;
     let base = |tip: &LoadedThread| base_of(tip, &next, &carried.trailing);
     let draw = (moment.ceiling, true);
-    let Successor { plan, mut loaded } = open_successor(loaded, closing, &base, draw, moment.now)?;
+    let LinkSuccessor { plan, mut loaded } =
+        open_successor(loaded, closing, &base, draw, moment.now)?;
     carry_run(&mut loaded.head.value, &run, pin);
     let first = open_link(&loaded, &carried, moment)?;
     let mut opened = first.apply_to(&loaded)?;

@@ -121,8 +121,8 @@ impl PinnedSettings {
         pinned.map_or(WAIT_MILLIS_DEFAULT, |continuation| continuation.wait)
     }
 
-    /// Returns the texts that each request has beside its messages: the prompt, and of each tool its
-    /// schema and description.
+    /// Returns the texts that each request has beside its messages: the prompt, and of each tool
+    /// its schema and description.
     pub fn fixed_texts(&self) -> impl Iterator<Item = &str> {
         let tools = self.tools.iter();
         let tools = tools.flat_map(|tool| [tool.schema.as_str(), tool.description.as_str()]);

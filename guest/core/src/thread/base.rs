@@ -6,8 +6,6 @@
 //! does the id of a call. Only the log of a history counts from 1: see
 //! [`super::ThreadRecord::position`].
 
-use super::HistoryPath;
-use crate::error::Error;
 use crate::id;
 use crate::json::record::record;
 use std::collections::BTreeMap;
@@ -56,34 +54,6 @@ impl HistoryBase {
     pub fn from_parts(parts: Vec<BasePart>) -> Option<Self> {
         let length = parts.iter().map(|part| part.to).max()?;
         Some(Self { length, parts })
-    }
-
-    /// Returns the base of a new thread that goes on where a path ends; `None` for a path without
-    /// entries. `hash_of` returns the hash of the entry of a version, for the ranges whose last
-    /// entry the path does not fix.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] if a hash that is needed is not known.
-    pub fn of_path(
-        path: &HistoryPath<'_>,
-        hash_of: &dyn Fn(u64) -> Option<String>,
-    ) -> Result<Option<Self>, Error> {
-        let parts = path.ranges.iter().map(|range| {
-            let fixed = range.hash.map(str::to_owned);
-            let hash = fixed.or_else(|| hash_of(range.to)).ok_or_else(|| {
-                let (of, version) = (range.thread, range.to);
-                Error::Corrupt(format!(
-                    "the hash of version {version} of {of} is not known"
-                ))
-            })?;
-            Ok(BasePart {
-                thread: range.thread.to_owned(),
-                from: range.from,
-                to: range.to,
-                hash,
-            })
-        });
-        parts.collect::<Result<_, _>>().map(Self::from_parts)
     }
 
     /// Returns the contradiction in a base of the thread `own`, if there is one.

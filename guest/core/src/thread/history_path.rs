@@ -1,6 +1,7 @@
 //! The path of a thread: the ranges of entries that it is read along, in order.
 
-use super::ThreadRecord;
+use super::{BasePart, HistoryBase, ThreadRecord};
+use crate::error::Error;
 use crate::id;
 
 /// Consecutive versions of the own entries of one thread.
@@ -59,6 +60,35 @@ impl<'a> HistoryPath<'a> {
             });
         }
         Self { ranges }
+    }
+
+    /// Returns the base of a new thread that goes on where the path ends; `None` for a path without
+    /// entries. `hash_of` returns the hash of the entry of a version, for the ranges whose last
+    /// entry the path does not fix.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a hash that is needed is not known.
+    pub fn to_base(
+        &self,
+        hash_of: &dyn Fn(u64) -> Option<String>,
+    ) -> Result<Option<HistoryBase>, Error> {
+        let parts = self.ranges.iter().map(|range| {
+            let fixed = range.hash.map(str::to_owned);
+            let hash = fixed.or_else(|| hash_of(range.to)).ok_or_else(|| {
+                let (of, version) = (range.thread, range.to);
+                Error::Corrupt(format!(
+                    "the hash of version {version} of {of} is not known"
+                ))
+            })?;
+            Ok(BasePart {
+                thread: range.thread.to_owned(),
+                from: range.from,
+                to: range.to,
+                hash,
+            })
+        });
+        let parts = parts.collect::<Result<_, _>>();
+        parts.map(HistoryBase::from_parts)
     }
 
     /// Returns the range that holds a version; `None` if the path leaves it out.

@@ -26,10 +26,11 @@ pub struct ChainLink<'a> {
 
 /// The next link of a chain, before its first step is decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Successor {
+pub struct LinkSuccessor {
     /// The plan that closes the tip and creates the link.
     pub plan: CommitPlan,
-    /// The link as that plan leaves it: the plan of its first step is decided from this, and joined.
+    /// The link as that plan leaves it. The plan of its first step is decided from this, and
+    /// joined.
     pub loaded: LoadedThread,
 }
 
@@ -45,7 +46,7 @@ pub fn open_successor(
     base: &dyn Fn(&LoadedThread) -> Result<Option<HistoryBase>, Error>,
     (ceiling, takes_draw): (ThreadCaps, bool),
     now: UnixTime,
-) -> Result<Successor, Error> {
+) -> Result<LinkSuccessor, Error> {
     let after = closing.apply_to(tip)?;
     let Some(id) = after.thread.value.next.clone() else {
         let of = &after.thread.value.id;
@@ -61,14 +62,14 @@ pub fn open_successor(
     };
     let created = create_link(link, id, now)?;
     let loaded = loaded_link(&created, &after);
-    Ok(Successor {
+    Ok(LinkSuccessor {
         plan: closing.join(created)?,
         loaded,
     })
 }
 
-/// Returns the plan that creates the next link of a chain, whose record stays and gets a new tip. The
-/// link is created, due, and goes on with the conversation, the caps and the mail of the tip.
+/// Returns the plan that creates the next link of a chain, whose record stays and gets a new tip.
+/// The link is created, due, and goes on with the conversation, the caps and the mail of the tip.
 ///
 /// # Errors
 /// [`Error::Continued`] if the thread is not the tip of its chain, [`Error::Exceeded`] if the

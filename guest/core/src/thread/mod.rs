@@ -42,7 +42,7 @@ pub use head::{
 };
 pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};
-pub use link::{ChainLink, Successor, create_link, open_successor};
+pub use link::{ChainLink, LinkSuccessor, create_link, open_successor};
 pub use link_checks::{find_link_problem, find_step_problem};
 pub use path_replay::{PathReplay, UnansweredCall};
 pub use record::{CreatorOverrides, InheritedBounds, RESULT_BYTES_MAX, ThreadRecord};
