@@ -35,9 +35,15 @@ pub async fn load_thread(
     let record = opened.tenant().get(thread).await.map_err(failed)?;
     let until = at.unwrap_or(record.version);
     let entries = match (until, at) {
-        (0, None) => Vec::new(),
+        (0, None) => Ok(Vec::new()),
         // The entry of the version tells what `at` shows.
-        (until, _) => load_last_entries(opened, &record, until, count.max(1)).await?,
+        (until, _) => load_last_entries(opened, &record, until, count.max(1)).await,
+    };
+    // The thread is shown although an earlier link, whose entries it carries, cannot be read.
+    let (entries, events_problem) = match entries {
+        Ok(entries) => (entries, None),
+        Err(fault) if at.is_none() && fault.code == "corrupt" => (Vec::new(), Some(fault.message)),
+        Err(fault) => return Err(fault),
     };
     let path = ThreadPath::of(&record);
     let shown = entries.last().filter(|_| at.is_some());
@@ -48,6 +54,7 @@ pub async fn load_thread(
         thread: view::thread(&record),
         at: shown,
         events,
+        events_problem,
         continued_in: None,
         exit: CommandExit::Done,
     })

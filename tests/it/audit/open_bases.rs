@@ -14,7 +14,7 @@ use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{DecisionContext, ThreadChange};
-use threadkeep_core::thread::{HistoryBase, HistoryPath, open_successor};
+use threadkeep_core::thread::{HistoryPath, open_successor};
 use threadkeep_tests::edited_log::EditedLog;
 use threadkeep_tests::fixture::MapLibrary;
 

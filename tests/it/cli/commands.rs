@@ -74,7 +74,7 @@ fn run_answers_a_program_with_one_document() {
             "exit": 0,
         })
     );
-    assert!(ran.out.starts_with(r#"{"thread_id":"a/b","status":"#));
+    assert!(ran.out.starts_with(r#"{"thread_id":"a/b","chain_id":"#));
 }
 
 #[test]

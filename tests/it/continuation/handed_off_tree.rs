@@ -1,5 +1,5 @@
-//! A tree of three levels under one budget, in which the parent and its children hand off while they
-//! wait for each other, against third-party model servers over real HTTP.
+//! A tree of three levels under one budget, in which the parent and its children hand off while
+//! they wait for each other, against third-party model servers over real HTTP.
 
 use crate::component::project::open;
 use cap_std::fs::Dir;
@@ -58,15 +58,13 @@ fn project(
         "  writer: {{wire: openai, base_url: \"{}\"}}\n",
         summaries.base_url(wire)
     );
-    let mut models = String::from(
-        "  writer: {provider: writer, window: 16000, output: 1000, prices: {input: 1, output: 2}}\n",
-    );
+    let prices = "prices: {input: 1, output: 2}";
+    let mut models =
+        format!("  writer: {{provider: writer, window: 16000, output: 1000, {prices}}}\n");
     for (name, server) in LEVELS.iter().zip(servers) {
         let url = server.base_url(wire);
         providers += &format!("  {name}: {{wire: openai, base_url: \"{url}\"}}\n");
-        models += &format!(
-            "  {name}: {{provider: {name}, window: 4000, output: 300, prices: {{input: 1, output: 2}}}}\n"
-        );
+        models += &format!("  {name}: {{provider: {name}, window: 4000, output: 300, {prices}}}\n");
         let directive = format!(
             "---\nmodel: {name}\nlimits: {{turns: 100{}}}\ncapabilities: [execute.tool.read_file, \
              execute.tool.spawn_thread, execute.tool.wait_threads]\n---\nYou are {name}.\n",

@@ -53,7 +53,8 @@ tiers: {{default: small, fast: writer}}
     (temporary, store, project)
 }
 
-/// A reply of some 130 tokens that calls a tool. It is one word, so that the server sends it at once.
+/// A reply of some 130 tokens that calls a tool. It is one word, so that the server sends it at
+/// once.
 fn turn(n: usize) -> Value {
     let text = format!("turn{n:03}{}{}", "航".repeat(70), "x".repeat(200));
     let call = json!({"name": "read_file", "arguments": {"path": "notes.txt"}});
@@ -122,7 +123,7 @@ async fn run(project: &OpenProject, thread: &str, turns: &mut usize) -> (EndedRu
                 }
                 RunEvent::Turn { .. } => {
                     *turns += 1;
-                    if turns.is_multiple_of(MESSAGE_EVERY) {
+                    if turns.is_multiple_of(MESSAGE_EVERY) && *turns < TURNS {
                         write_message(project, &tip, *turns).await;
                     }
                 }

@@ -89,8 +89,8 @@ fn an_agent_resumes_its_child() {
     family.world.audit();
 }
 
-/// A thread that is not below the caller is not there for it, and one that has not ended has another
-/// tool.
+/// A thread that is not below the caller is not there for it, and one that has not ended has
+/// another tool.
 #[test]
 fn a_resume_that_cannot_be_is_a_result() {
     let mut family = ThreadFamily::new();

@@ -4,8 +4,8 @@
 //! Tokens are anchored on what the provider reported last. What came after is estimated by its
 //! script, and scaled as the provider has counted this conversation so far. System prompt and
 //! schemas of tools are included. A count below the estimate is not believed here: servers that
-//! count characters report a quarter of what Chinese text takes, and a hand-off that comes too early
-//! costs less than a request that is refused.
+//! count characters report a quarter of what Chinese text takes, and a hand-off that comes too
+//! early costs less than a request that is refused.
 
 use crate::estimate::TokenScale;
 use crate::json::ObjectWriter;

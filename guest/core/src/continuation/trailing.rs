@@ -33,7 +33,7 @@ impl TrailingBounds {
             tokens: u64::MAX,
             bytes: u64::MAX,
         },
-        parts: BASE_PARTS_MAX - 1,
+        parts: BASE_PARTS_MAX / 2,
     };
 
     /// Returns the bounds of what is carried beside a summary of so many tokens. `most` is the most
@@ -51,7 +51,7 @@ impl TrailingBounds {
             wanted: ContentSize { tokens, ..most },
             most,
             // One part is the first entry of the next link itself.
-            parts: BASE_PARTS_MAX - 1,
+            parts: BASE_PARTS_MAX / 2,
         }
     }
 }

@@ -282,6 +282,8 @@ pub struct ShowAnswer {
     pub at: Option<CheckpointRow>,
     /// Its last events.
     pub events: Vec<EventView>,
+    /// The reason why its events cannot be read, if they cannot.
+    pub events_problem: Option<String>,
     /// The tip of its chain, if it was continued.
     pub continued_in: Option<String>,
     /// The exit code.
@@ -309,6 +311,10 @@ impl CommandAnswer for ShowAnswer {
         if let Some(at) = &self.at {
             screen.print_line("");
             screen.print_line(&at.describe(screen.now()));
+        }
+        if let Some(problem) = &self.events_problem {
+            screen.print_line("");
+            screen.print_line(&format!("its events cannot be read: {problem}"));
         }
         if self.events.is_empty() {
             return;

@@ -135,6 +135,7 @@ fn a_thread_is_shown_with_what_is_known() {
             time: "2026-03-10T11:59:30Z".to_owned(),
             body: json!({"content": [{"type": "text", "text": "one\ntwo \x07"}]}),
         }],
+        events_problem: None,
         continued_in: None,
         exit: CommandExit::Done,
     };
