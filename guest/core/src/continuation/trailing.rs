@@ -50,7 +50,7 @@ impl TrailingBounds {
         Self {
             wanted: ContentSize { tokens, ..most },
             most,
-            // One part is the first entry of the next link itself.
+            // Half of the most, so that a thread which is resumed often is not handed off each time.
             parts: BASE_PARTS_MAX / 2,
         }
     }

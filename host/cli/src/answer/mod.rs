@@ -9,6 +9,7 @@ mod external_loop;
 mod probe;
 mod rows;
 mod run;
+mod signal;
 mod thread;
 mod upkeep;
 
@@ -28,9 +29,10 @@ pub use run::{
     CapKind, CapSource, ResumeAnswer, RunAnswer, StatusCause, SuspendedRow, ThreadCost,
     TreeTotalsView, advised_code, ceiling_advice, repeats_in_vain, suspended_advice,
 };
+pub use signal::SignalAnswer;
 pub use thread::{
-    EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer,
-    ThreadRow, ThreadView, UnreadableRow, thread_or_unnamed,
+    EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, ThreadAnswer, ThreadRow,
+    ThreadView, UnreadableRow, thread_or_unnamed,
 };
 pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
 
