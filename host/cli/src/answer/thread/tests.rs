@@ -1,6 +1,7 @@
 //! Tests of the tables and pages of threads, as text and as JSON.
 
 use super::*;
+use crate::answer::SignalAnswer;
 use crate::screen::tests::screen;
 use serde_json::json;
 
