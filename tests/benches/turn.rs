@@ -6,7 +6,7 @@
 //! other cannot do that, so this one is our own. Nothing is asserted. One step is one commit of
 //! three operations: head, chain, entry. Steps alternate between a reply of about 2 KB that calls
 //! one tool and the tool's result of the same size. With the argument `places` it measures only a
-//! turn in a root, in a child and in a second link.
+//! turn in a root, in a child and in a third link.
 
 #[path = "turn/budget.rs"]
 mod budget;
@@ -114,9 +114,9 @@ fn print_budgets(steps: &dyn Fn(usize) -> usize) {
     }
 }
 
-/// Prints a turn in a root, in a child and in the second link of a chain.
+/// Prints a turn in a root, in a child and in the third link of a chain.
 fn print_places(steps: &dyn Fn(usize) -> usize) {
-    println!("the same in a root, in a child and in the second link of a chain, native");
+    println!("the same in a root, in a child and in the third link of a chain, native");
     println!(
         "  {:16} {:>9} {:>9} {:>9} {:>10} {:>9} {:>7}",
         "store", "root", "child", "link", "root/child", "root/link", "goal"

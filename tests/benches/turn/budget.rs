@@ -1,5 +1,5 @@
-//! Runs at other places than a root with a budget: without one, below one, and in the second link
-//! of a chain.
+//! Runs at other places than a root with a budget: without one, below one, and in the third link of
+//! a chain.
 
 use super::native::NativeRun;
 use super::world::{self, DIRECTIVE_NAME};
@@ -46,7 +46,7 @@ impl NativeRun {
         run.spawn_child(&format!(r#"{{"directive":"{DIRECTIVE_NAME}"{limits}}}"#))
     }
 
-    /// Starts a run in the second link of a chain, which is planted as a hand-off will write it.
+    /// Starts a run in the third link of a chain, which is planted as hand-offs write it.
     pub fn start_link(storage: &Arc<dyn StorageBackend>) -> Self {
         let service = ThreadService::new(NativePorts::new(world::context(storage)));
         let draft = ThreadDraft {
@@ -54,9 +54,12 @@ impl NativeRun {
             ..ThreadDraft::default()
         };
         let root = service.create(&draft).expect("created").thread.value.id;
-        let link = format!("{root}-2");
-        plant_link(&service, &root, &link);
-        Self::start_thread(service, link)
+        let links = [root.clone(), format!("{root}-2"), format!("{root}-3")];
+        for pair in links.windows(2) {
+            plant_link(&service, &pair[0], &pair[1]);
+        }
+        let [.., third] = links;
+        Self::start_thread(service, third)
     }
 
     /// Spawns a child and continues with its run.
