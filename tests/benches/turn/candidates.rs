@@ -78,7 +78,7 @@ pub fn compare_budgets(
     [times[0], times[1], times[2], times[3]]
 }
 
-/// Measures a turn's commit of the native service in a root, in a child of one, and in the second
+/// Measures a turn's commit of the native service in a root, in a child of one, and in the third
 /// link of a chain.
 pub fn compare_places(
     durability: Option<CommitDurability>,
