@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::answer::SignalAnswer;
+use crate::answer::SignalAnswer;
 use crate::screen::tests::screen;
 use serde_json::json;
 
