@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::answer::SignalAnswer;
-use crate::answer::SignalAnswer;
 use crate::screen::tests::screen;
 use serde_json::json;
 
