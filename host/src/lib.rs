@@ -39,6 +39,7 @@ pub mod probe;
 pub mod project;
 pub mod storage;
 pub mod tenant;
+pub mod thread_path;
 pub mod tools;
 pub mod wit;
 

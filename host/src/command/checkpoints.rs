@@ -1,11 +1,12 @@
 //! `checkpoints`: the committed versions of a thread; and `fork`, which begins a new one there.
 
 use super::session::{CommandProject, CommandSession};
-use super::thread_path::{ThreadPath, load_last_entries};
+use super::thread_path::load_last_entries;
 use super::{fault, view};
 use serde_json::{Value, json};
 use std::time::Duration;
 use threadkeep::documents::format_rfc3339;
+use threadkeep::thread_path::ThreadPath;
 use threadkeep::wit;
 use threadkeep::wit::history::Entry;
 use threadkeep_cli::answer::{CheckpointRow, CheckpointsAnswer, ForkAnswer};

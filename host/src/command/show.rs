@@ -2,8 +2,9 @@
 
 use super::checkpoints::checkpoint_row;
 use super::session::{CommandProject, CommandSession};
-use super::thread_path::{ThreadPath, load_last_entries};
+use super::thread_path::load_last_entries;
 use super::{chain, fault, view};
+use threadkeep::thread_path::ThreadPath;
 use threadkeep_cli::answer::{EventView, ShowAnswer};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};

@@ -21,6 +21,7 @@ pub use writer::{DocumentWriter, FlushReport};
 use crate::authority::AuthorityError;
 use crate::error::CallError;
 use crate::tenant::{PAGE_THREADS_MAX, Tenant};
+use crate::thread_path::ThreadPath;
 use crate::wit::{self, Instant, registry, transcript::Piece};
 use cap_std::fs::Dir;
 use files::{DocumentDirectory, FileReplacement, MissingDirectory};
@@ -245,7 +246,8 @@ impl ThreadDocuments {
     /// If the records or the files cannot be read, or an entry is not a regular file.
     pub async fn check(&self, thread: &str) -> Result<DocumentStates, DocumentError> {
         let _turn = self.acquire_permit(thread).await;
-        let Some(place) = self.open_directory(thread, MissingDirectory::Leave).await? else {
+        let opened = self.open_directory(thread, MissingDirectory::Leave).await?;
+        let Some((place, path)) = opened else {
             return Ok(DocumentStates {
                 thread: DocumentState::Missing,
                 jsonl: DocumentState::Missing,
@@ -254,8 +256,8 @@ impl ThreadDocuments {
         };
         let record = self.render_thread(&place).await?;
         let tenant = &self.inner.tenant;
-        let jsonl = Transcript::new_jsonl(tenant, &place).await?;
-        let markdown = Transcript::new_markdown(tenant, &place, record.version);
+        let jsonl = Transcript::new_jsonl(tenant, &place, &path).await?;
+        let markdown = Transcript::new_markdown(tenant, &place, record.version, &path);
         Ok(DocumentStates {
             thread: run_blocking({
                 let place = Arc::clone(&place);
@@ -273,17 +275,18 @@ impl ThreadDocuments {
         rebuild: bool,
     ) -> Result<RefreshReport, DocumentError> {
         let _turn = self.acquire_permit(thread).await;
-        let place = self.open_directory(thread, MissingDirectory::Make).await?;
-        let place = place.ok_or(DocumentError::Abandoned)?;
+        let opened = self.open_directory(thread, MissingDirectory::Make).await?;
+        let (place, path) = opened.ok_or(DocumentError::Abandoned)?;
         let record = self.render_thread(&place).await?;
         let (version, mut rebuilt) = (record.version, Vec::new());
         let there = Arc::clone(&place);
         let written = run_blocking(move || write_thread(&there, record.text.as_bytes())).await;
-        let jsonl = match Transcript::new_jsonl(&self.inner.tenant, &place).await {
+        let tenant = &self.inner.tenant;
+        let jsonl = match Transcript::new_jsonl(tenant, &place, &path).await {
             Ok(jsonl) => update_transcript(&jsonl, Document::Jsonl, rebuild, &mut rebuilt).await,
             Err(error) => Err(error),
         };
-        let markdown = Transcript::new_markdown(&self.inner.tenant, &place, version);
+        let markdown = Transcript::new_markdown(tenant, &place, version, &path);
         let markdown =
             update_transcript(&markdown, Document::Markdown, rebuild, &mut rebuilt).await;
         written.and(jsonl).and(markdown)?;
@@ -303,13 +306,15 @@ impl ThreadDocuments {
         (turn, self.inner.permits.acquire().await.ok())
     }
 
-    /// Opens the directory of a thread, under its id in the case of its record.
+    /// Opens the directory of a thread, under its id in the case of its record; returns its path,
+    /// too.
     async fn open_directory(
         &self,
         thread: &str,
         absent: MissingDirectory,
-    ) -> Result<Option<Arc<DocumentDirectory>>, DocumentError> {
-        let id = self.inner.tenant.get(thread).await?.id;
+    ) -> Result<Option<(Arc<DocumentDirectory>, ThreadPath)>, DocumentError> {
+        let record = self.inner.tenant.get(thread).await?;
+        let (path, id) = (ThreadPath::of(&record), record.id);
         if !id.eq_ignore_ascii_case(thread) {
             return Err(DocumentError::Component(
                 "it names another thread than it was asked for",
@@ -318,7 +323,7 @@ impl ThreadDocuments {
         let inner = Arc::clone(&self.inner);
         let place =
             run_blocking(move || DocumentDirectory::open(&inner.threads, &id, absent)).await?;
-        Ok(place.map(Arc::new))
+        Ok(place.map(|place| (Arc::new(place), path)))
     }
 
     /// Reads the content of `thread.json`. Called while the directory is locked, so that no older

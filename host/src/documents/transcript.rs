@@ -10,7 +10,9 @@ use super::tail::{self, TranscriptTail};
 use super::{Document, DocumentError, DocumentState, run_blocking};
 use crate::authority::AuthorityError;
 use crate::tenant::Tenant;
+use crate::thread_path::ThreadPath;
 use cap_std::fs::File;
+use std::collections::BTreeSet;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
@@ -25,6 +27,8 @@ pub(super) struct Transcript<'a> {
     head: Arc<[u8]>,
     /// The version of the thread's head when `head` was made, or an older one.
     version: u64,
+    /// The order of the versions, which need not ascend where a link was handed off.
+    path: ThreadPath,
 }
 
 impl<'a> Transcript<'a> {
@@ -33,15 +37,18 @@ impl<'a> Transcript<'a> {
         tenant: &'a Tenant,
         place: &Arc<DocumentDirectory>,
         version: u64,
+        path: &ThreadPath,
     ) -> Self {
         let head = format!("# {}\n\n", place.id()).into_bytes();
-        Self::new(tenant, place, Document::Markdown, head, version)
+        let reach = (version, path.clone());
+        Self::new(tenant, place, Document::Markdown, head, reach)
     }
 
     /// `transcript.jsonl`: the manifest line as the records give it, then events.
     pub(super) async fn new_jsonl(
         tenant: &'a Tenant,
         place: &Arc<DocumentDirectory>,
+        path: &ThreadPath,
     ) -> Result<Self, DocumentError> {
         let piece = tenant.render(place.id(), "manifest", None, 0, None).await?;
         let head = piece.text.into_bytes();
@@ -57,7 +64,7 @@ impl<'a> Transcript<'a> {
             place,
             Document::Jsonl,
             head,
-            piece.version,
+            (piece.version, path.clone()),
         ))
     }
 
@@ -66,7 +73,7 @@ impl<'a> Transcript<'a> {
         place: &Arc<DocumentDirectory>,
         document: Document,
         head: Vec<u8>,
-        version: u64,
+        (version, path): (u64, ThreadPath),
     ) -> Self {
         Self {
             tenant,
@@ -74,6 +81,7 @@ impl<'a> Transcript<'a> {
             document,
             head: head.into(),
             version,
+            path,
         }
     }
 
@@ -205,7 +213,7 @@ impl<'a> Transcript<'a> {
         if version > self.version {
             return Ok(false);
         }
-        let mut pieces = self.pieces(version.saturating_sub(1));
+        let mut pieces = self.pieces(self.path.version_before(version));
         let first = pieces.next_piece().await?.unwrap_or_default();
         let Some(rest) = first.as_bytes().strip_prefix(last.as_slice()) else {
             return Ok(false);
@@ -246,6 +254,7 @@ impl<'a> Transcript<'a> {
             what: self.document.component_name(),
             after,
             next: Some(None),
+            seen: BTreeSet::new(),
             reached: after,
             bytes_before: 0,
             bytes: 0,
@@ -356,7 +365,8 @@ fn manifest_mark(line: &[u8]) -> Option<ManifestMark> {
     serde_json::from_slice(text).ok()
 }
 
-/// The pieces of a document after a version. The component must advance with each.
+/// The pieces of a document after a version. The component must advance with each: no cursor may
+/// come again.
 struct TranscriptPieces<'a> {
     tenant: &'a Tenant,
     id: &'a str,
@@ -364,6 +374,8 @@ struct TranscriptPieces<'a> {
     after: u64,
     /// Cursor of the next piece, which the first has none of; `None` after the last.
     next: Option<Option<String>>,
+    /// The cursors so far.
+    seen: BTreeSet<String>,
     /// The version that the pieces so far reach.
     reached: u64,
     /// Bytes of the pieces before the last one, and including it.
@@ -382,7 +394,8 @@ impl TranscriptPieces<'_> {
         let piece = tenant
             .render(self.id, what, None, self.after, cursor)
             .await?;
-        if piece.cursor.is_some() && piece.version <= self.reached {
+        let cursor = piece.cursor.as_ref();
+        if cursor.is_some_and(|cursor| !self.seen.insert(cursor.clone())) {
             return Err(DocumentError::Component(
                 "a piece of a transcript leads nowhere",
             ));

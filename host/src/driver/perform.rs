@@ -8,6 +8,7 @@ use super::{
 };
 use crate::ceilings::{PendingSettlement, RunPermit, ToolCallOutcome};
 use crate::component::convert;
+use crate::error::CallError;
 use crate::models::{
     BoxFuture, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, ModelProvider,
     OnDelta, ReplyDelta,
@@ -268,9 +269,21 @@ impl Run<'_> {
                 ..stopped
             }));
         }
-        self.conversation
+        let extended = self
+            .conversation
             .extend(&self.driver.tenant, &self.thread, step.version, asked)
-            .await?;
+            .await;
+        match extended {
+            Ok(()) => {}
+            // The conversation cannot be made, so nothing is sent and the money is given back.
+            Err(CallError::Refused(wit::Error::Corrupt(damage))) => {
+                let kind = FailureKind::Permanent;
+                let unread = ModelFailure::new(kind, "history_unreadable", damage.message);
+                let unread = unread.not_sent();
+                return Ok(runner::Outcome::Failure(convert::failure_to_wit(&unread)));
+            }
+            Err(error) => return Err(error.into()),
+        }
         let (provider, name) = match self.driver.models.provider(&asked.model) {
             Ok(found) => found,
             Err(failed) => return Ok(runner::Outcome::Failure(convert::failure_to_wit(&failed))),

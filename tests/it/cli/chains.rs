@@ -199,3 +199,76 @@ fn broken_chain_is_told_and_takes_nobody_along() {
         project.finish_thread("other");
     }
 }
+
+/// Symptom: the documents of a thread that was handed off were never written, and those of its
+/// forks ended after the first entry. Cause: the writer took the versions of a path for ascending,
+/// and such a thread is read along its own first entry before what it carries. Fix: the writer
+/// follows the path. Kind: documents of links and of forks, continued and written anew.
+#[test]
+fn documents_of_a_thread_that_was_handed_off_are_whole() {
+    let project = CliProject::new();
+    let replies = r#"[{"text": "One.", "usage": {"input": 31000, "output": 10}},
+        {"text": "Two."}, {"text": "Three."}, {"text": "Four."}]"#;
+    project.write("full.json", replies);
+    let chat = |words: &[&str], line: &str| {
+        let scripted = ["--provider", "scripted:full.json"];
+        let command = project.command(&[&["chat"], words, &scripted].concat());
+        let said = binary::run_with_input(command, line);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        assert!(!said.err.contains("documents"), "{}", said.err);
+    };
+    chat(&["--id", "talk"], &format!("{}\n", "long ".repeat(12_000)));
+    chat(&["talk"], "And now?\n");
+    let chain = project.json(&["chain", "talk"]);
+    assert_eq!(chain["chain_length"], 2, "{chain}");
+    let tip = chain["tip"].as_str().unwrap().to_owned();
+    chat(&[&tip], "And then?\n");
+    let fork = project.json(&["fork", &tip])["thread"]["thread_id"].clone();
+    let fork = fork.as_str().unwrap().to_owned();
+    chat(&[&fork], "And else?\n");
+    for thread in ["talk", &tip, &fork] {
+        let path = project
+            .path()
+            .join(format!(".ai/threads/{thread}/transcript.md"));
+        let file = std::fs::read_to_string(path).unwrap();
+        let printed = project.run(&["transcript", thread]).out;
+        assert_eq!(
+            file.matches("\n## ").count(),
+            printed.matches("\n## ").count(),
+            "{thread}"
+        );
+        assert!(
+            file.contains(printed.trim().lines().last().unwrap()),
+            "{thread}"
+        );
+        assert_eq!(project.run(&["repair", thread]).code, Some(0), "{thread}");
+    }
+    let audited = project.json(&["audit"]);
+    assert_eq!(
+        (&audited["findings"], &audited["exit"]),
+        (&json!([]), &json!(0))
+    );
+}
+
+/// Symptom: each try to go on with a thread whose earlier link cannot be read held money for a call
+/// that was never made, and charged it once the process had ended. Cause: the driver failed after
+/// the call was admitted. Fix: it reports a call that was not sent, which gives the money back and
+/// suspends the run. Kind: damage that is found between a step and its performance.
+#[test]
+fn a_thread_whose_earlier_link_is_lost_costs_nothing() {
+    let project = project_with_chains();
+    let store = rusqlite::Connection::open(project.path().join(".ai/threads/registry.db"));
+    let planted = "DELETE FROM record_thread WHERE name = 'talk'";
+    assert_eq!(store.unwrap().execute(planted, []), Ok(1));
+    for _ in 0..2 {
+        let mut chat = project.command(&["chat", "talk-2", "--json"]);
+        chat.args(["--provider", "scripted:talk.json"]);
+        let told = binary::run_with_input(chat, "And?").json();
+        assert_eq!(told["status"], "suspended", "{told}");
+        let message = told["cause"]["message"].as_str().unwrap();
+        assert!(message.contains("history_unreadable"), "{told}");
+    }
+    let shown = project.json(&["show", "talk-2"]);
+    assert_eq!(shown["thread"]["cost"]["spend"], "0.00", "{shown}");
+    assert_eq!(shown["thread"]["run"]["holder"], Value::Null, "{shown}");
+}
