@@ -109,11 +109,19 @@ impl RunStream {
     }
 
     /// The run goes on in another thread.
-    pub fn show_hand_off(&mut self, screen: &mut OutputScreen, thread: &str) {
+    pub fn show_hand_off(
+        &mut self,
+        screen: &mut OutputScreen,
+        thread: &str,
+        summary_problem: Option<&str>,
+    ) {
         self.quiet = 0;
         self.over = true;
         screen.end_line();
-        screen.note(&format!("  continued in {thread}"));
+        screen.note(&match summary_problem {
+            None => format!("  continued in {thread}"),
+            Some(problem) => format!("  continued in {thread}, without a summary: {problem}"),
+        });
     }
 
     /// An event of a descendant of the thread.
@@ -345,7 +353,7 @@ mod tests {
             window: Some(4_000),
         };
         stream.show_summary(&mut screen, context);
-        stream.show_hand_off(&mut screen, "a-2");
+        stream.show_hand_off(&mut screen, "a-2", None);
         stream.show_text(&mut screen, "after");
         assert_eq!(out.text(), "before\nafter");
         let notes = "  context 3,700 of 4,000 tokens (92 %): handing off, a summary is written\n  \

@@ -272,8 +272,12 @@ impl<'a> RunWatch<'a> {
                 let window = Some(window);
                 stream.show_summary(screen, ContextFill { tokens, window });
             }
-            RunEvent::HandedOff { from, to } => {
-                stream.show_hand_off(screen, &to);
+            RunEvent::HandedOff {
+                from,
+                to,
+                summary_problem,
+            } => {
+                stream.show_hand_off(screen, &to, summary_problem.as_deref());
                 self.handed_off.push(from);
                 self.current = to;
             }

@@ -93,6 +93,8 @@ pub enum RunEvent {
         from: String,
         /// The thread that it goes on in.
         to: String,
+        /// The reason why no summary opens it, if none does and one was to be written.
+        summary_problem: Option<String>,
     },
     /// A turn is durable.
     Turn {

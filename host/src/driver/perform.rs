@@ -13,6 +13,7 @@ use crate::models::{
     BoxFuture, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, ModelProvider,
     OnDelta, ReplyDelta,
 };
+use crate::tenant::Tenant;
 use crate::wit::{self, llm, runner};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -129,6 +130,19 @@ impl ModelProvider for ObservedProvider<'_> {
     }
 }
 
+/// Returns the reason why a thread was handed off without the summary that was to be written, as its
+/// last entry tells it. It is only for listeners: `None` where it cannot be read.
+async fn read_summary_problem(tenant: &Tenant, thread: &str) -> Option<String> {
+    let version = tenant.get(thread).await.ok()?.version;
+    let last = tenant
+        .events(thread, version.checked_sub(1)?, 1, None)
+        .await;
+    last.ok()?.events.iter().find_map(|event| {
+        let body: serde_json::Value = serde_json::from_str(&event.body).ok()?;
+        Some(body["summary_problem"].as_str()?.to_owned())
+    })
+}
+
 impl Run<'_> {
     /// Goes on with the thread that a step names: nothing of the other thread's conversation is
     /// held for it. Does nothing for the thread that the run is in.
@@ -145,13 +159,19 @@ impl Run<'_> {
         self.conversation = ThreadConversation::default();
         self.reported_wait = None;
         self.driver.notify_change(&from);
-        self.sink.emit(match self.resumption.take() {
-            Some(resumed) => RunEvent::Resumed(Box::new(resumed)),
+        let event = match self.resumption.take() {
+            Some(resumed) => {
+                // The link that had ended may be a later one than the one that was named.
+                self.driver.notify_change(&resumed.old_thread_id);
+                RunEvent::Resumed(Box::new(resumed))
+            }
             None => RunEvent::HandedOff {
+                summary_problem: read_summary_problem(&self.driver.tenant, &from).await,
                 from,
                 to: thread.to_owned(),
             },
-        });
+        };
+        self.sink.emit(event);
         self.sink = self.sink.follow_thread(thread);
         self.watch_permit();
         self.admission.move_to(&self.driver.shared, thread);

@@ -326,7 +326,7 @@ async fn a_driver_goes_on_with_the_thread_that_a_step_names() {
     while let Ok(event) = events.try_recv() {
         match event {
             RunEvent::Started { thread, .. } => told.push(format!("{thread} started")),
-            RunEvent::HandedOff { from, to } => told.push(format!("{from} to {to}")),
+            RunEvent::HandedOff { from, to, .. } => told.push(format!("{from} to {to}")),
             RunEvent::Ended(ended) => told.push(format!("{} ended", ended.thread)),
             RunEvent::Turn { .. } => told.push("turn".to_owned()),
             event => panic!("{event:?}"),

@@ -75,7 +75,7 @@ async fn a_driven_chat_goes_on_in_the_next_link() {
                     assert!(tokens >= 900 && window == 1_000, "{tokens} of {window}");
                     told.push("handing off");
                 }
-                RunEvent::HandedOff { from, to } => {
+                RunEvent::HandedOff { from, to, .. } => {
                     assert_eq!(from, thread);
                     assert_eq!(to, ended.thread);
                     links.push(to);

@@ -191,11 +191,11 @@ impl CommandAnswer for ForkAnswer {
                 origin.thread_id, origin.version, self.thread.status
             ));
         }
-        let command = match self.thread.directive {
-            Some(_) => "resume",
-            None => "chat",
+        // Where its version leaves nothing to answer, `resume` needs the message.
+        let next = match self.thread.directive {
+            Some(_) => format!("threadkeep resume {id} [MESSAGE]"),
+            None => format!("threadkeep chat {id}"),
         };
-        let next = format!("threadkeep {command} {id}");
         screen.note(&format!("next: {}", screen.next_step_for(&next)));
     }
 }

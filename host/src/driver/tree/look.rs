@@ -166,6 +166,7 @@ impl RunTree<'_> {
                     self.sink.emit(RunEvent::HandedOff {
                         from: self.top.clone(),
                         to: next.clone(),
+                        summary_problem: None,
                     });
                     self.driver.notify_change(&self.top);
                     self.move_top(next.clone());
