@@ -95,6 +95,16 @@ impl TokenPrices {
         })
     }
 
+    /// Returns the most input tokens that `money` pays for beside `output` output tokens, at the
+    /// dearest price of input; `u64::MAX` if input is free.
+    pub fn affordable_input(&self, money: NanoUsd, output: u64) -> u64 {
+        let left = u128::from(money.saturating_sub(self.max_cost(0, output)).get()) * 1_000_000;
+        match u128::from(self.max_cost(1_000_000, 0).get()) {
+            0 => u64::MAX,
+            price => u64::try_from(left / price).unwrap_or(u64::MAX),
+        }
+    }
+
     /// Returns the most output tokens that `money` pays for beside `input` input tokens; `u64::MAX`
     /// if output is free.
     pub fn affordable_output(&self, money: NanoUsd, input: u64) -> u64 {

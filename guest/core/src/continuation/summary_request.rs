@@ -28,10 +28,13 @@ pub struct SummaryTerms<'a> {
 }
 
 impl SummaryTerms<'_> {
-    /// Returns the most that the request may have. A provider's count may be an eighth above the
-    /// estimate, as that of every request.
+    /// Returns the most that the request may have: what fits the window, and what may be spent on
+    /// it. A provider's count may be an eighth above the estimate, as that of every request.
     pub fn most(&self) -> ContentSize {
-        let input = self.summary.model.window.saturating_sub(self.output);
+        let prices = self.summary.model.prices.unwrap_or_default();
+        let paid = prices.affordable_input(self.summary.spend, self.output);
+        let fits = self.summary.model.window.saturating_sub(self.output);
+        let input = fits.min(paid);
         ContentSize {
             tokens: input - input.div_ceil(9),
             bytes: SUMMARY_BYTES_MAX,

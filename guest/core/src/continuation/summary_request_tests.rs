@@ -9,6 +9,7 @@ use crate::history::{
 };
 use crate::json::JsonValue;
 use crate::money::NanoUsd;
+use crate::runner::summary_terms;
 use crate::settings::Model;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -264,6 +265,33 @@ fn any_event() -> impl Strategy<Value = Event> {
         4 => result(1, "read", &text, true),
         _ => inject_context(&text).remove(0),
     })
+}
+
+/// Symptom: with the default bound of 0.02 USD no window of a usual size got a summary: its request
+/// cost more and was refused. Fix: the transcript is cut to what may be spent. Kind: prices from
+/// free to dear.
+#[test]
+fn a_request_costs_no_more_than_may_be_spent() {
+    let entries = vec![vec![user(&"long ".repeat(40_000))]; 4];
+    for (input, output, is_cut) in [("0", "0", false), ("1", "5", true), ("3", "15", true)] {
+        let model = format!(
+            r#"{{"name":"m","provider":"p","window":200000,
+            "prices":{{"input":"{input}","output":"{output}"}}}}"#
+        );
+        let mut summary = PinnedSummary::builtin(Model::parse(&model).unwrap(), 4_000);
+        summary.spend = NanoUsd::new(20_000_000);
+        let terms = summary_terms(&summary);
+        let request = request_of(terms, &entries).expect("it is affordable");
+        let prices = summary.model.prices.unwrap();
+        let counted = request.size.tokens.saturating_add(request.size.tokens / 8);
+        assert!(prices.max_cost(counted, terms.output) <= summary.spend);
+        assert_eq!(
+            request.size.tokens < 40_000,
+            is_cut,
+            "{input}: {:?}",
+            request.size
+        );
+    }
 }
 
 proptest! {

@@ -19,6 +19,7 @@ use crate::estimate;
 use crate::hash::sha256;
 use crate::history::{AdmittedAttempt, Event, ResultEvent};
 use crate::ledger::Usage;
+use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::settings::{PinnedSettings, PinnedSummary};
 use crate::thread::{Hold, StepKind};
@@ -40,11 +41,15 @@ fn tries_max(summary: &PinnedSummary) -> u32 {
         .min(RETRIES_MAX + 1)
 }
 
-/// Returns the conditions of the request for a summary.
+/// Returns the conditions of the request for a summary. At most half of what may be spent is for
+/// its output, so that some of the conversation is summarized wherever it is dear.
 pub fn summary_terms(summary: &PinnedSummary) -> SummaryTerms<'_> {
+    let prices = summary.model.prices.unwrap_or_default();
+    let half = NanoUsd::new(summary.spend.get() / 2);
+    let output = summary.tokens.min(summary.model.output);
     SummaryTerms {
         summary,
-        output: summary.tokens.min(summary.model.output),
+        output: output.min(prices.affordable_output(half, 0)),
     }
 }
 
