@@ -5,6 +5,7 @@ mod crashes;
 mod driven;
 mod fixture;
 mod money;
+mod names;
 mod random_sequences;
 mod repeated_requests;
 mod statuses;
