@@ -88,7 +88,8 @@ pub fn resume(
 /// Model replies along the path of a thread: what a successor is sent again.
 fn carried_turns(loaded: &LoadedThread) -> u64 {
     let head = &loaded.head.value;
-    head.carried_turns.saturating_add(head.counters.turns)
+    let own = head.counters.turns.saturating_sub(head.unusable);
+    head.carried_turns.saturating_add(own)
 }
 
 fn check_may_resume(loaded: &LoadedThread, start: &StartRequest<'_>) -> Result<(), Error> {
