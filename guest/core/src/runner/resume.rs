@@ -26,6 +26,9 @@ use crate::thread::{
 };
 use crate::{id, key};
 
+/// Parts of a base beyond the most, for links that were ended before they were handed off.
+const PARTS_BEYOND_MAX: usize = 8;
+
 /// A driver's request to resume a thread that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumeRequest<'a> {
@@ -223,9 +226,11 @@ fn close_tip(
 fn whole_base(tip: &LoadedThread, hashes: &[(u64, String)]) -> Result<Option<HistoryBase>, Error> {
     let head = &tip.head.value;
     let path = HistoryPath::of(&tip.thread.value, head.version);
-    // One more is allowed: a thread on so many is handed off before its first call.
-    if path.ranges.len() > BASE_PARTS_MAX + 1 {
-        let (parts, most) = (path.ranges.len() as u64, BASE_PARTS_MAX as u64);
+    // Some more are allowed: a thread on so many is handed off before its first call, and may be
+    // ended before that.
+    let most = BASE_PARTS_MAX + PARTS_BEYOND_MAX;
+    if path.ranges.len() > most {
+        let (parts, most) = (path.ranges.len() as u64, most as u64);
         let message = format!(
             "{} rests on {parts} pieces of earlier threads, and a thread rests on at most {most}: \
              start a new thread",
