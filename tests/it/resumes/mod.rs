@@ -6,6 +6,7 @@ mod driven;
 mod fixture;
 mod money;
 mod names;
+mod owed_sweeps;
 mod random_sequences;
 mod repeated_requests;
 mod statuses;

@@ -59,10 +59,10 @@ pub fn resume(
         random,
         hashes,
     } = request;
+    start.check_names()?;
     check_may_resume(loaded, &start)?;
     let thread = &loaded.thread.value;
     let next = id::generate_id(thread.directive.as_deref(), moment.now, random);
-    start.check_names()?;
     let closing = close_tip(loaded, &next, &start, moment)?;
     let base = |tip: &LoadedThread| whole_base(tip, &hashes);
     let opened = open_successor(loaded, closing, &base, (moment.ceiling, false), moment.now);
@@ -98,13 +98,13 @@ fn carried_turns(loaded: &LoadedThread) -> u64 {
 fn check_may_resume(loaded: &LoadedThread, start: &StartRequest<'_>) -> Result<(), Error> {
     check_may_have_successor(loaded)?;
     let (thread, head) = (&loaded.thread.value, &loaded.head.value);
+    if !head.status.is_terminal() {
+        return Err(refused_error(loaded, "it has not ended: start it"));
+    }
     // A directive that was ended before its first call begins with its opening.
     let opens = thread.directive.is_some() && head.prefix.is_empty();
     let answers = head.asked || opens || head.mail_count() > 0;
     if start.input.is_none() && !answers {
-    if !head.status.is_terminal() {
-        return Err(refused_error(loaded, "it has not ended: start it"));
-    }
         let problem = format!(
             "is missing: {} has nothing left to answer, so give the message to go on with",
             thread.id
