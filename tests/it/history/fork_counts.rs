@@ -8,7 +8,7 @@ use threadkeep_core::ledger::Usage;
 use threadkeep_core::runner::{ReplyBlock, StepOutcome};
 use threadkeep_core::thread::Head;
 
-fn reasoned(shown: bool, text: &str) -> StepOutcome {
+fn reply_with_reasoning(shown: bool, text: &str) -> StepOutcome {
     let thought = ReplyBlock::Thinking {
         text: "well, well".to_owned(),
         raw: None,
@@ -50,9 +50,9 @@ fn a_fork_counts_replies_as_the_original_did() {
     let mut world = RunnerFixture::new();
     let chat = world.create(None);
     let answers = [
-        reasoned(false, "hidden"),
+        reply_with_reasoning(false, "hidden"),
         unreadable_reply(),
-        reasoned(true, "shown"),
+        reply_with_reasoning(true, "shown"),
         reply(Vec::new(), usage(40, 4)),
     ];
     for (n, answer) in answers.into_iter().enumerate() {

@@ -30,9 +30,9 @@ fn the_name_of_a_holder_is_checked_by_each_request() {
     let long = "x".repeat(129);
     for holder in ["", "a\nb", &long] {
         let service = &world.service;
-        let resumed = service.resume(&ended, Some(&said()), holder, "key", None);
+        let resumed = service.resume(&ended, Some(&next_message()), holder, "key", None);
         assert_eq!(invalid_field(&core_error(resumed)), "holder");
-        let resumed = service.resume(&ended, Some(&said()), "r/1", holder, None);
+        let resumed = service.resume(&ended, Some(&next_message()), "r/1", holder, None);
         assert!(matches!(core_error(resumed), CoreError::Invalid { .. }));
         let claimed = service.claim(&running, holder, HolderProof::Dead);
         assert_eq!(invalid_field(&core_error(claimed)), "holder");
@@ -42,7 +42,7 @@ fn the_name_of_a_holder_is_checked_by_each_request() {
     world.audit();
 }
 
-fn said() -> String {
+fn next_message() -> String {
     crate::runner::fixture::user("go on")
 }
 

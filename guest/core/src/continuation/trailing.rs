@@ -50,7 +50,7 @@ impl TrailingBounds {
         Self {
             wanted: ContentSize { tokens, ..most },
             most,
-            // Half of the most, so that a thread which is resumed often is not handed off each time.
+            // Half of the most, so that a thread that is resumed often is not handed off each time.
             parts: BASE_PARTS_MAX / 2,
         }
     }
