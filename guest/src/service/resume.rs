@@ -72,7 +72,11 @@ impl<P: HostPorts> ThreadService<P> {
             }
             let tip = self.load_tip(named.clone())?;
             let ended = tip.head.value.status.is_terminal();
+            let owes = ended && tip.head.value.sweep.is_some();
             let tip = &tip.thread.value.id;
+            if owes {
+                self.finish_sweeps(tip)?;
+            }
             let done = match ended {
                 true => self.resume_tip(tip, &request),
                 false => self.start_parsed(tip, &request),

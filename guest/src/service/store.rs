@@ -508,7 +508,7 @@ impl<P: HostPorts> ThreadService<P> {
                 }
                 CommitDecision::Commit(plan) => (plan, None),
                 CommitDecision::NeedsWindow(_) => {
-                    let message = format!("a decision about {thread} lacks what was sent to it");
+                    let message = format!("a decision about {thread} asked twice for its window");
                     return Err(CoreError::Corrupt(message).into());
                 }
                 CommitDecision::CommitThenFail(plan, error) => (plan, Some(error)),

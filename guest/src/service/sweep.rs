@@ -4,9 +4,9 @@
 //! head names, and tells the tip of each.
 
 use super::child_chains::{child_index, child_range};
-use super::store::DecisionOutcome;
+use super::store::{CONTENTION, DecisionOutcome};
 use super::{Error, ThreadService};
-use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage};
+use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage, StorageError};
 use std::collections::BTreeSet;
 use threadkeep_core::plan::{LoadedThread, is_to_be_resumed};
 use threadkeep_core::runner;
@@ -17,6 +17,8 @@ use threadkeep_core::{id, key};
 const SWEEP_CHILDREN_MAX: u32 = 50;
 /// Most pages of threads below those that cannot be read in which one call tells somebody.
 const LOST_PAGES_MAX: u32 = 20;
+/// Most pages in which a resume finishes the sweeps that are owed.
+const OWED_PAGES_MAX: u32 = 200;
 /// Most pages of the indexes of those that cannot be read which one call reads.
 const LOST_READS_MAX: u32 = 200;
 
@@ -57,8 +59,36 @@ impl<P: HostPorts> ThreadService<P> {
         let cursor = page.cursor;
         Ok(SweepPage {
             cursor: cursor.map(|cursor| format!("{}{mark} {cursor}", intent.as_str())),
+            owing: told.owing,
             unreadable,
         })
+    }
+
+    /// Finishes the sweeps that a thread and those below it still owe, so that no child draws on an
+    /// account that is to be thawed. Children that cannot be reached are left for a later sweep.
+    pub(super) fn finish_sweeps(&self, thread: &str) -> Result<(), Error> {
+        let mut owing = vec![thread.to_owned()];
+        let mut pages = 0;
+        while let Some(thread) = owing.pop() {
+            let mut cursor = None;
+            loop {
+                if pages == OWED_PAGES_MAX {
+                    let message = format!(
+                        "the threads below {thread} are still being told of its end: sweep it, \
+                         then repeat the call"
+                    );
+                    return Err(StorageError::Unavailable(CONTENTION.into(), message).into());
+                }
+                let page = self.sweep_page(&thread, cursor)?;
+                owing.extend(page.owing);
+                pages += 1;
+                cursor = page.cursor;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Passes the end intent to the tip of each of these chains, up to the spawn number `last`.
@@ -98,7 +128,13 @@ impl<P: HostPorts> ThreadService<P> {
                 )?)
             });
             match told {
-                Ok(done) => told_chains.changed |= matches!(done, DecisionOutcome::Committed(_)),
+                Ok(done) => {
+                    told_chains.changed |= matches!(done, DecisionOutcome::Committed(_));
+                    let now = done.into_loaded();
+                    if now.head.value.sweep.is_some() {
+                        told_chains.owing.push(now.thread.value.id);
+                    }
+                }
                 Err(error) => unreadable.push((key.clone(), error.into_damage()?)),
             }
         }
@@ -182,6 +218,8 @@ fn lost_chains(unreadable: &[(String, RecordDamage)]) -> impl Iterator<Item = St
 struct ToldChains {
     /// True if one was not told before.
     changed: bool,
+    /// Threads that have to tell their own children now.
+    owing: Vec<String>,
     /// Those that the intent could not reach: name and problem.
     unreadable: Vec<(String, RecordDamage)>,
 }
@@ -206,6 +244,8 @@ fn swept_range(loaded: &LoadedThread) -> (String, String) {
 pub struct SweepPage {
     /// Start of the next page.
     pub cursor: Option<String>,
+    /// Children that have to tell their own children now.
+    pub owing: Vec<String>,
     /// Children that the intent could not reach: name and problem.
     pub unreadable: Vec<(String, RecordDamage)>,
 }

@@ -32,6 +32,14 @@ impl Usage {
             .saturating_add(self.write)
     }
 
+    /// Returns the tokens of the call that the next request has again. Reasoning that the reply
+    /// does not show is in no later request.
+    pub fn kept_tokens(self, shows_reasoning: bool) -> u64 {
+        let hidden = if shows_reasoning { 0 } else { self.reasoning };
+        self.context()
+            .saturating_add(self.output.saturating_sub(hidden))
+    }
+
     /// Returns the difference by kind, not below zero.
     pub fn minus(self, other: Self) -> Self {
         Self {

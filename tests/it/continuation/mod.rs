@@ -3,10 +3,10 @@
 
 mod crashes;
 mod driven_runs;
-mod fixture;
+pub mod fixture;
 mod hand_offs;
 mod handed_off_tree;
 mod limits;
 mod long_conversation;
-mod summaries;
+pub mod summaries;
 mod trees;

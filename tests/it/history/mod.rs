@@ -6,6 +6,7 @@ mod branches;
 mod caps;
 mod chains;
 mod chats;
+mod fork_counts;
 mod fork_fixture;
 mod fork_races;
 mod forks;

@@ -5,6 +5,8 @@ mod crashes;
 mod driven;
 mod fixture;
 mod money;
+mod names;
+mod owed_sweeps;
 mod random_sequences;
 mod repeated_requests;
 mod statuses;

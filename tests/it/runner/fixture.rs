@@ -19,7 +19,7 @@ use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{DecisionContext, ThreadChange};
 use threadkeep_core::runner::{
     CapRaise, DecisionInputs, LlmCompletion, LlmFailure, ReplyBlock, Signal, StepOutcome,
-    StepSubmission, ToolOutcome, ToolState,
+    StepSubmission, ToolOutcome, ToolState, UnreadableReply,
 };
 use threadkeep_core::thread::{
     self, ChainPlace, ResolvedDraft, SpawnParent, StepKind, ThreadDraft,
@@ -287,6 +287,17 @@ pub fn reply(blocks: Vec<ReplyBlock>, usage: Option<Usage>) -> StepOutcome {
         blocks,
         finish,
         usage,
+        ..LlmCompletion::default()
+    })
+}
+
+/// A reply that cannot be read and of which nothing is kept.
+pub fn unreadable_reply() -> StepOutcome {
+    let problem = "it ends too early".to_owned();
+    StepOutcome::Completion(LlmCompletion {
+        unreadable: Some(UnreadableReply { problem, tokens: 9 }),
+        finish: "stop".to_owned(),
+        usage: usage(700, 90),
         ..LlmCompletion::default()
     })
 }

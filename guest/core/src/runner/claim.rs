@@ -11,6 +11,7 @@ use super::transition::RunTransition;
 use super::{CommitDecision, LOST_STEPS_MAX, SILENCE_MILLIS_MAX};
 use crate::error::Error;
 use crate::history::{CommitReason, Entry};
+use crate::id;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{Head, InboxMessage, StatusCause, ThreadStatus};
@@ -53,6 +54,7 @@ pub fn claim(
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
     let (holder, proof, mut inputs) = claimer;
+    id::check_request_name("holder", holder)?;
     let window = inputs.window.take();
     let window = window.as_ref();
     let records = RunRecords { pin, round, window };

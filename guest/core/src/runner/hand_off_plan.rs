@@ -1,5 +1,5 @@
-//! The answer to the question what a hand-off of a thread would carry now. For hosts with a loop of
-//! their own, whose threads are not handed off by the runner.
+//! The plan of a hand-off: what one would carry now beside no summary, and what a summary may add.
+//! It can be asked for of any thread, also of one that the runner would hand off itself.
 
 use super::hand_off_terms::CarryTerms;
 use crate::continuation::{ContextUsage, LiveWindow, WindowEntry, WindowNeeds, select_trailing};

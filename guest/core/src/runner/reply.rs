@@ -57,10 +57,9 @@ pub(super) fn apply_completion(
         ));
     }
     if let Some(usage) = reported {
-        let kept = kept_output(usage, &completion.blocks);
-        change
-            .head
-            .anchor_context(usage.context().saturating_add(kept));
+        let shown = |block: &ReplyBlock| matches!(block, ReplyBlock::Thinking { .. });
+        let kept = usage.kept_tokens(completion.blocks.iter().any(shown));
+        change.head.anchor_context(kept);
     }
     let calls = push_blocks(change, completion.blocks);
     change.counted = reported.is_some();
@@ -73,16 +72,6 @@ pub(super) fn apply_completion(
         .into_iter()
         .zip(prepared.into_iter().chain(std::iter::repeat(None)));
     open_round(change, pin, calls.collect(), &word)
-}
-
-/// Returns the output tokens of a reply that the next request has again. Reasoning that the
-/// provider keeps to itself is in no later request.
-fn kept_output(usage: Usage, blocks: &[ReplyBlock]) -> u64 {
-    let shown = |block: &ReplyBlock| matches!(block, ReplyBlock::Thinking { .. });
-    match blocks.iter().any(shown) {
-        true => usage.output,
-        false => usage.output.saturating_sub(usage.reasoning),
-    }
 }
 
 /// Returns the cause for which a reply is no turn: it cannot be read, or is too large.
@@ -148,6 +137,7 @@ fn keep_partial_reply(
         })
         .collect();
     push_partial(change, &text);
+    change.head.unusable += 1;
     change.push_event(Event::Result(result));
     RunTransition::Suspend(cause)
 }

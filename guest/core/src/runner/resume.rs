@@ -26,6 +26,9 @@ use crate::thread::{
 };
 use crate::{id, key};
 
+/// Parts of a base beyond the most, for links that were ended before they were handed off.
+const PARTS_BEYOND_MAX: usize = 8;
+
 /// A driver's request to resume a thread that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumeRequest<'a> {
@@ -56,6 +59,7 @@ pub fn resume(
         random,
         hashes,
     } = request;
+    start.check_names()?;
     check_may_resume(loaded, &start)?;
     let thread = &loaded.thread.value;
     let next = id::generate_id(thread.directive.as_deref(), moment.now, random);
@@ -87,12 +91,16 @@ pub fn resume(
 /// Model replies along the path of a thread: what a successor is sent again.
 fn carried_turns(loaded: &LoadedThread) -> u64 {
     let head = &loaded.head.value;
-    head.carried_turns.saturating_add(head.counters.turns)
+    let own = head.counters.turns.saturating_sub(head.unusable);
+    head.carried_turns.saturating_add(own)
 }
 
 fn check_may_resume(loaded: &LoadedThread, start: &StartRequest<'_>) -> Result<(), Error> {
     check_may_have_successor(loaded)?;
     let (thread, head) = (&loaded.thread.value, &loaded.head.value);
+    if !head.status.is_terminal() {
+        return Err(refused_error(loaded, "it has not ended: start it"));
+    }
     // A directive that was ended before its first call begins with its opening.
     let opens = thread.directive.is_some() && head.prefix.is_empty();
     let answers = head.asked || opens || head.mail_count() > 0;
@@ -218,9 +226,11 @@ fn close_tip(
 fn whole_base(tip: &LoadedThread, hashes: &[(u64, String)]) -> Result<Option<HistoryBase>, Error> {
     let head = &tip.head.value;
     let path = HistoryPath::of(&tip.thread.value, head.version);
-    // One more is allowed: a thread on so many is handed off before its first call.
-    if path.ranges.len() > BASE_PARTS_MAX + 1 {
-        let (parts, most) = (path.ranges.len() as u64, BASE_PARTS_MAX as u64);
+    // Some more are allowed: a thread on so many is handed off before its first call, and may be
+    // ended before that.
+    let most = BASE_PARTS_MAX + PARTS_BEYOND_MAX;
+    if path.ranges.len() > most {
+        let (parts, most) = (path.ranges.len() as u64, most as u64);
         let message = format!(
             "{} rests on {parts} pieces of earlier threads, and a thread rests on at most {most}: \
              start a new thread",

@@ -136,9 +136,6 @@ fn signal_ended_thread(
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
     let advice = "it has ended and takes no more signals";
-    if loaded.thread.value.next.is_some() {
-        return Err(refused_error(loaded, advice));
-    }
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     remember_signal(&mut change, name, &signal);
     let chain = &loaded.chain.value;

@@ -54,6 +54,14 @@ pub fn parse_about(text: &str) -> Result<JsonValue<'static>, Error> {
 }
 
 impl StartRequest<'_> {
+    /// Checks the names that the caller gives the holder and the request.
+    pub(super) fn check_names(&self) -> Result<(), Error> {
+        for (field, name) in [("holder", self.holder), ("key", self.key)] {
+            id::check_request_name(field, name)?;
+        }
+        Ok(())
+    }
+
     /// Returns a digest of the input and its origin, by which a repeated request is known.
     pub fn digest(&self) -> String {
         sha256(&[
@@ -107,9 +115,7 @@ pub fn start(
     request: StartRequest<'_>,
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
-    for (field, name) in [("holder", request.holder), ("key", request.key)] {
-        id::check_request_name(field, name)?;
-    }
+    request.check_names()?;
     let head = &loaded.head.value;
     let digest = request.digest();
     if is_repeated_start(head, request.holder, request.key) {

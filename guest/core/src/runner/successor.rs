@@ -66,6 +66,7 @@ pub(super) fn hand_off(
     let LinkSuccessor { plan, mut loaded } =
         open_successor(loaded, closing, &base, draw, moment.now)?;
     carry_run(&mut loaded.head.value, &run, pin);
+    loaded.head.value.carried_turns = carried.trailing.turns;
     let first = open_link(&loaded, &carried, moment)?;
     let mut opened = first.apply_to(&loaded)?;
     count_carried(&mut opened.head.value, &carried.trailing, run.token_scale());

@@ -361,6 +361,7 @@ pub(crate) fn new_head(thread: &ThreadRecord) -> Head {
         counters: UsageCounters::default(),
         carried_spend: None,
         carried_turns: 0,
+        unusable: 0,
         bad_rounds: 0,
         lost: 0,
         context: 0,

@@ -46,7 +46,7 @@ pub struct Head {
     pub step: Option<PendingStep>,
     /// The hand-off that the thread is in, until its successor is made.
     pub phase: Option<HandOffPhase>,
-    /// Hand-offs of the chain since a message was last taken.
+    /// Hand-offs of the chain since a message last reset the count.
     pub hand_offs: u32,
     /// True from a hand-off because of an overflow until the next reply: an overflow then is no
     /// reason for another one.
@@ -65,8 +65,10 @@ pub struct Head {
     /// Money that the earlier links of its chain have spent, if there are any: the cap on spend
     /// bounds the chain.
     pub carried_spend: Option<NanoUsd>,
-    /// Completed model calls of the earlier links that it rests on.
+    /// Model replies of its base, which are sent again.
     pub carried_turns: u64,
+    /// Replies of the thread that were no turn: they are counted, and never sent again.
+    pub unusable: u64,
     /// Rounds in a row in which no call could be run.
     pub bad_rounds: u32,
     /// Steps in a row that were lost to dead holders.
@@ -117,7 +119,7 @@ record!(Head {
     format, status, cause, run, token, holder, expiry, request, due, recency, step,
     phase or nothing, hand_offs or nothing, shortened or nothing, round, hold,
     holds or nothing, charged or nothing, counters, carried_spend or nothing,
-    carried_turns or nothing, bad_rounds, lost, context, estimated or nothing,
+    carried_turns or nothing, unusable or nothing, bad_rounds, lost, context, estimated or nothing,
     window_bytes or nothing, window or nothing, prefix, asked or nothing, asked_version or nothing,
     version, hash, intent, sweep or nothing, sweep_to or nothing, wait or nothing, mail_from,
     mail_to, limits, session, updated
@@ -555,6 +557,7 @@ mod tests {
             },
             carried_spend: Some(NanoUsd::MAX),
             carried_turns: u64::MAX,
+            unusable: u64::MAX,
             bad_rounds: u32::MAX,
             lost: u32::MAX,
             context: u64::MAX,

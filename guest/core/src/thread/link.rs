@@ -69,7 +69,7 @@ pub fn open_successor(
 }
 
 /// Returns the plan that creates the next link of a chain, whose record stays and gets a new tip.
-/// The link is created, due, and goes on with the conversation, the caps and the mail of the tip.
+/// The link is created, due, and goes on with the conversation and the caps of the tip.
 ///
 /// # Errors
 /// [`Error::Continued`] if the thread is not the tip of its chain, [`Error::Exceeded`] if the
@@ -123,7 +123,8 @@ pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<Com
 }
 
 /// Returns the head of a link: what a tip passes on. Its own counters begin anew; the cap on spend
-/// bounds the chain, so what the links before it have spent goes along.
+/// bounds the chain, so what the links before it have spent goes along. What opens the link gives
+/// it the mail, which the plan that closes the tip has taken from the tip.
 fn continue_head(thread: &ThreadRecord, tip: &Head) -> Head {
     // The run of a link that was handed off goes on, and so do the counters that its caps bound.
     let used = match tip.status {
@@ -145,9 +146,6 @@ fn continue_head(thread: &ThreadRecord, tip: &Head) -> Head {
         prefix: tip.prefix.clone(),
         asked: tip.asked,
         asked_version: tip.asked_version,
-        // Messages are numbered along the chain.
-        mail_from: tip.mail_from,
-        mail_to: tip.mail_to,
         limits: tip.limits,
         run: tip.run,
         ..new_head(thread)

@@ -22,14 +22,16 @@ pub struct UnansweredCall {
 /// The state after the entries that were replayed so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathReplay {
-    /// As [`Head::prefix`].
+    /// Rolling SHA-256 of the messages that a provider sees there.
     prefix: String,
     /// The counts of the window.
     window: WindowCount,
-    /// As [`Head::asked`].
+    /// True if these end with something to answer.
     asked: bool,
-    /// As [`Head::asked_version`].
+    /// The version of the entry with the last message of a user.
     asked_version: Option<u64>,
+    /// Model replies among the messages.
+    replies: u64,
     /// Calls without a result, in order.
     pub open: Vec<UnansweredCall>,
     /// The version that follows, while the path has left none out.
@@ -44,6 +46,7 @@ impl PathReplay {
             window: fixed,
             asked: false,
             asked_version: None,
+            replies: 0,
             open: Vec::new(),
             next: Some(1),
         }
@@ -63,6 +66,7 @@ impl PathReplay {
             self.prefix = hash::sha256(&[&self.prefix, &message.json]);
             let assistant = message.role == ProviderRole::Assistant;
             self.asked = !assistant;
+            self.replies += u64::from(assistant);
             self.window.add_text(&message.json, counted && assistant);
         }
         self.replay_calls(entry);
@@ -74,24 +78,26 @@ impl PathReplay {
         head.set_window_count(self.window);
         head.asked = self.asked;
         head.asked_version = self.asked_version;
+        head.carried_turns = self.replies;
     }
 
     /// Takes the context that a provider reported with a reply that became a turn; returns true if
     /// it did.
     fn take_reported_context(&mut self, entry: &Entry) -> bool {
-        // A reply that is no turn is a partial, and an external loop settles beside its messages.
-        let mut reported = None;
-        for event in &entry.events {
-            match event {
-                Event::Partial(_) => return false,
-                Event::Result(result) if !result.estimated => reported = Some(result.usage),
-                _ => {}
-            }
+        // An external loop settles beside its messages.
+        if entry.reason == CommitReason::Settled || !has_usable_reply(entry) {
+            return false;
         }
-        let Some(usage) = reported.filter(|_| entry.reason != CommitReason::Settled) else {
+        let mut results = entry.events.iter().filter_map(|event| match event {
+            // The request for a summary is another one.
+            Event::Result(result) if !result.estimated && !result.summary => Some(result.usage),
+            _ => None,
+        });
+        let Some(usage) = results.next_back() else {
             return false;
         };
-        self.window.tokens = usage.context().saturating_add(usage.output);
+        let shown = |event: &Event| matches!(event, Event::Thinking(_));
+        self.window.tokens = usage.kept_tokens(entry.events.iter().any(shown));
         true
     }
 
@@ -112,4 +118,23 @@ impl PathReplay {
             }
         }
     }
+}
+
+/// Returns true unless the reply in an entry was no turn: all that is kept of it is a partial text,
+/// if it has any.
+fn has_usable_reply(entry: &Entry) -> bool {
+    let mut said = false;
+    for event in &entry.events {
+        match event {
+            Event::Partial(_) => return false,
+            Event::Suspended(suspended) if suspended.cause.is_unusable_reply() => return false,
+            Event::Message(_)
+            | Event::AssistantText(_)
+            | Event::Thinking(_)
+            | Event::ToolUse(_) => said = true,
+            _ => {}
+        }
+    }
+    // An end that waited takes the place of the suspension.
+    said || entry.reason != CommitReason::Cancelled
 }

@@ -149,6 +149,11 @@ impl StatusCause {
         matches!(&*self.code, "spend_exceeded" | "money_held")
     }
 
+    /// Returns true if it says that a reply was no turn: it cannot be read, or is too large.
+    pub fn is_unusable_reply(&self) -> bool {
+        matches!(&*self.code, "bad_reply" | "reply_too_large")
+    }
+
     /// Adds what it names beside its code.
     pub fn with_detail(self, detail: CauseDetail) -> Self {
         let detail = Some(Box::new(detail));
