@@ -8,5 +8,6 @@ mod hand_offs;
 mod handed_off_tree;
 mod limits;
 mod long_conversation;
+mod loop_guard;
 mod summaries;
 mod trees;

@@ -46,7 +46,8 @@ pub struct Head {
     pub step: Option<PendingStep>,
     /// The hand-off that the thread is in, until its successor is made.
     pub phase: Option<HandOffPhase>,
-    /// Hand-offs of the chain since a message was last taken.
+    /// Hand-offs of its chain in a row: since the last message that came from outside, be it a
+    /// person's, a scheduler's or another agent's, or since the chain was resumed.
     pub hand_offs: u32,
     /// True from a hand-off because of an overflow until the next reply: an overflow then is no
     /// reason for another one.
@@ -65,7 +66,8 @@ pub struct Head {
     /// Money that the earlier links of its chain have spent, if there are any: the cap on spend
     /// bounds the chain.
     pub carried_spend: Option<NanoUsd>,
-    /// Completed model calls of the earlier links that it rests on.
+    /// Completed model calls of the links before it whose conversation it goes on with, where it
+    /// was made by a resume; 0 for one that was made by a hand-off.
     pub carried_turns: u64,
     /// Rounds in a row in which no call could be run.
     pub bad_rounds: u32,
