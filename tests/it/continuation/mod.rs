@@ -3,11 +3,13 @@
 
 mod crashes;
 mod driven_runs;
+mod failed_summaries;
 mod fixture;
 mod hand_offs;
 mod handed_off_tree;
 mod limits;
 mod long_conversation;
 mod loop_guard;
+mod money;
 mod summaries;
 mod trees;

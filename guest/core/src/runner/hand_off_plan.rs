@@ -1,5 +1,5 @@
-//! The answer to the question what a hand-off of a thread would carry now. For hosts with a loop of
-//! their own, whose threads are not handed off by the runner.
+//! The answer to the question what a hand-off of a thread would carry now. Any host may ask it of
+//! any thread. One with a loop of its own hands its threads off itself, by what it is answered.
 
 use super::hand_off_terms::CarryTerms;
 use crate::continuation::{ContextUsage, LiveWindow, WindowEntry, WindowNeeds, select_trailing};
