@@ -1,6 +1,7 @@
 //! Threads that are handed off to the next link of their chain because the window of their model
 //! is nearly full.
 
+mod crashed_children;
 mod crashes;
 mod driven_runs;
 mod failed_summaries;
@@ -11,5 +12,6 @@ mod limits;
 mod long_conversation;
 mod loop_guard;
 mod money;
+mod signals_at_commit;
 mod summaries;
 mod trees;
