@@ -379,6 +379,11 @@ impl<'a> ThreadChange<'a> {
         if self.events.iter().any(is_user_text) {
             self.head.asked_version = Some(self.version());
         }
+        // A lost message is nothing that a model can be asked.
+        let mut events = (0..).zip(&self.events);
+        if events.any(|(at, event)| is_user_text(event) && !self.lost_mail.contains(&at)) {
+            self.head.hand_offs = 0;
+        }
         for message in provider_texts_of(self.version(), &self.events) {
             self.head.prefix = hash::sha256(&[&self.head.prefix, &message.json]);
             let assistant = message.role == ProviderRole::Assistant;

@@ -507,6 +507,7 @@ impl<P: HostPorts> ThreadService<P> {
                     return Ok(DecisionOutcome::Unchanged(Box::new(loaded)));
                 }
                 CommitDecision::Commit(plan) => (plan, None),
+                // The window is given where it is asked for: see `with_window_if_asked`.
                 CommitDecision::NeedsWindow(_) => {
                     let message = format!("a decision about {thread} asked twice for its window");
                     return Err(CoreError::Corrupt(message).into());

@@ -164,6 +164,12 @@ impl DrivenChain {
     /// tokens.
     #[track_caller]
     pub fn call_tool(&mut self, result_tokens: usize) -> &mut Self {
+        self.try_call_tool(result_tokens).unwrap();
+        self
+    }
+
+    /// Tries the same.
+    pub fn try_call_tool(&mut self, result_tokens: usize) -> Result<(), Error> {
         let block = ReplyBlock::ToolUse {
             id: "x".to_owned(),
             name: "read".to_owned(),
@@ -171,7 +177,12 @@ impl DrivenChain {
             raw: None,
         };
         let usage = self.counted_usage("read {}");
-        self.submit(reply(vec![block], usage));
+        self.try_submit(reply(vec![block], usage))?;
+        self.perform_calls(result_tokens)
+    }
+
+    /// Performs the call of the pending step with a result of so many tokens.
+    pub fn perform_calls(&mut self, result_tokens: usize) -> Result<(), Error> {
         assert_eq!(self.handed.step.kind, Some(StepKind::CallTools));
         let call = &self.handed.step.calls[0];
         let outcome = threadkeep_core::runner::ToolOutcome {
@@ -182,7 +193,7 @@ impl DrivenChain {
             content: words(result_tokens),
             cost: threadkeep_core::money::NanoUsd::ZERO,
         };
-        self.submit(StepOutcome::ToolOutcomes(vec![outcome]))
+        self.try_submit(StepOutcome::ToolOutcomes(vec![outcome]))
     }
 
     /// Begins the next run of the link with a message.

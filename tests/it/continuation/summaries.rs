@@ -90,8 +90,6 @@ fn a_summary_that_comes_to_nothing_is_left_out_and_said() {
         assert_eq!(closing["summary_generated"], false, "{closing}");
         let said = closing["summary_problem"].as_str().unwrap();
         assert!(said.contains(problem), "{said}");
-        let opening = chain.request().remove(0).1;
-        assert!(opening.contains(problem), "{opening}");
         chain.check();
         chain.say("and on");
         assert_eq!(chain.status(), ThreadStatus::Idle);

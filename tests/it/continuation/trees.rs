@@ -8,7 +8,7 @@ use threadkeep_core::thread::{StepKind, ThreadStatus};
 use threadkeep_tests::fixture::MapLibrary;
 
 /// Parents with a larger window than their children, because they have more tools.
-fn library() -> MapLibrary {
+pub fn library() -> MapLibrary {
     let boss = json!({
         "name": "boss", "body": "Have it done.",
         "front": {"capabilities": ["execute.tool.*"], "model": "large", "limits": {"turns": 100}},
@@ -23,7 +23,7 @@ fn library() -> MapLibrary {
 }
 
 /// Lets a parent spawn a child; returns the child's id.
-fn spawn_child(parent: &mut DrivenChain) -> String {
+pub fn spawn_child(parent: &mut DrivenChain) -> String {
     parent.submit(calls(&[("spawn_thread", r#"{"directive":"work"}"#)]));
     let spawned = parent.event(&parent.thread.clone(), "tool_result");
     let answer: Value = serde_json::from_str(spawned["text"].as_str().unwrap()).unwrap();

@@ -83,7 +83,7 @@ fn select(loaded: &LoadedThread, window: &LiveWindow, tokens: u64) -> TrailingSe
         tokens: 100_000,
         bytes: 1 << 20,
     };
-    let bounds = TrailingBounds::beside(none, none, most, tokens);
+    let bounds = TrailingBounds::with_summary(none, none, most, tokens);
     select_trailing(window, &pending, bounds).expect("it fits")
 }
 

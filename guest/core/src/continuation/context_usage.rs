@@ -8,6 +8,7 @@
 //! early costs less than a request that is refused.
 
 use crate::estimate::TokenScale;
+use crate::history::ContextLimitReached;
 use crate::json::ObjectWriter;
 use crate::settings::{CoordinationSettings, MILLION, PinnedSettings};
 use crate::thread::Head;
@@ -69,9 +70,7 @@ impl ContextUsage {
 
     /// Returns the used part of the window, in parts per million.
     pub fn ratio(&self) -> u64 {
-        let parts = u128::from(self.tokens) * u128::from(MILLION);
-        let ratio = parts / u128::from(self.window.max(1));
-        u64::try_from(ratio).unwrap_or(u64::MAX)
+        ContextLimitReached::new(self.tokens, self.window).usage_ratio
     }
 }
 

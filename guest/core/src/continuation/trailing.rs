@@ -39,7 +39,7 @@ impl TrailingBounds {
     /// Returns the bounds of what is carried beside a summary of so many tokens. `most` is the most
     /// of everything that the next request has, `fixed` its part that is neither summary nor
     /// carried; `ceiling` is the most tokens of the summary and what is carried.
-    pub fn beside(
+    pub fn with_summary(
         summary: ContentSize,
         fixed: ContentSize,
         most: ContentSize,
@@ -50,8 +50,7 @@ impl TrailingBounds {
         Self {
             wanted: ContentSize { tokens, ..most },
             most,
-            // Half of the most, so that a thread that is resumed often is not handed off each
-            // time.
+            // Half of the most: else a thread that is resumed often is handed off each time.
             parts: BASE_PARTS_MAX / 2,
         }
     }

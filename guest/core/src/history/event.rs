@@ -339,9 +339,11 @@ record!(ResumedEvent { code });
 pub struct PartialEvent {
     /// The text.
     pub text: String,
+    /// True for a summary of a thread that is handed off.
+    pub summary: bool,
 }
 
-record!(PartialEvent { text });
+record!(PartialEvent { text, summary or nothing });
 
 /// An attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq)]

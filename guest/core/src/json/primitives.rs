@@ -101,6 +101,10 @@ impl ToJson for u32 {
     fn write(&self, out: &mut String) {
         write_u64(out, u64::from(*self));
     }
+
+    fn is_absent(&self) -> bool {
+        *self == 0
+    }
 }
 
 impl FromJson for u32 {

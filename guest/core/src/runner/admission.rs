@@ -108,7 +108,7 @@ fn refusal_before_money(
 
 /// Handles an attempt for which there is no money. If calls that are under way hold it, the run
 /// waits until they end, at most for the time of a call; if not, the attempt is refused.
-fn wait_for_money(
+pub(super) fn wait_for_money(
     change: &mut ThreadChange<'_>,
     pin: &PinnedSettings,
     needs: AttemptNeeds,
@@ -200,6 +200,13 @@ fn estimate_input(head: &Head) -> u64 {
 /// Returns an eighth more than so many estimated tokens.
 pub(super) fn estimate_input_tokens(tokens: u64) -> u64 {
     tokens.saturating_add(tokens / 8)
+}
+
+/// Adds the texts that go with every request to the window.
+pub(super) fn add_fixed_parts(head: &mut Head, pin: &PinnedSettings) {
+    for text in pin.fixed_texts() {
+        head.add_to_window(text, false);
+    }
 }
 
 /// Makes a step pending until a deadline, named by the version of the change, and sets the lease

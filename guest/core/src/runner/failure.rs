@@ -149,16 +149,19 @@ pub(super) fn apply_driver_stop(
     RunTransition::Stop(StatusCause::new("error", "stopped", message))
 }
 
+/// Adds the text that arrived of a reply that never finished, if any did.
 pub(super) fn push_partial(change: &mut ThreadChange<'_>, partial: &str) {
     if !partial.is_empty() {
         let text = cut_escaped(partial, PARTIAL_BYTES_MAX).to_owned();
-        change.push_event(Event::Partial(PartialEvent { text }));
+        // In the phase of a hand-off each attempt is one at the summary.
+        let summary = change.head.phase.is_some();
+        change.push_event(Event::Partial(PartialEvent { text, summary }));
     }
 }
 
 /// Returns the kind of a failure as the contract has it: `unknown` for any other word, which comes
 /// from outside and may be of any length.
-fn known_kind(kind: &str) -> &'static str {
+pub(super) fn known_kind(kind: &str) -> &'static str {
     let known = KINDS.into_iter().find(|known| *known == kind);
     known.unwrap_or("unknown")
 }

@@ -1,5 +1,5 @@
-//! The plan of a hand-off: what one would carry now beside no summary, and what a summary may add.
-//! It can be asked for of any thread, also of one that the runner would hand off itself.
+//! The answer to the question what a hand-off of a thread would carry now. Any host may ask it of
+//! any thread. One with a loop of its own hands its threads off itself, by what it is answered.
 
 use super::hand_off_terms::CarryTerms;
 use crate::continuation::{ContextUsage, LiveWindow, WindowEntry, WindowNeeds, select_trailing};

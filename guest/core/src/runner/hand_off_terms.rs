@@ -4,6 +4,7 @@ use crate::continuation::{
     CONTINUE_MESSAGE, ContentSize, ContextUsage, TrailingBounds, TrailingRefusal, WINDOW_BYTES_MAX,
     WindowNeeds, context_texts, cut_summary,
 };
+use crate::estimate::TokenScale;
 use crate::settings::PinnedSettings;
 use crate::thread::{Head, StatusCause};
 
@@ -17,15 +18,44 @@ pub(super) struct PreparedHandOff {
     /// The summary, if there is one.
     pub summary: Option<String>,
     /// Reason why a summary that was wanted is missing.
-    pub problem: Option<String>,
+    pub problem: Option<SummaryProblem>,
 }
 
 impl PreparedHandOff {
     /// A hand-off without the summary that was wanted, for this reason.
-    pub fn without(problem: impl Into<String>) -> Self {
+    pub fn without(problem: impl Into<SummaryProblem>) -> Self {
         Self {
             summary: None,
             problem: Some(problem.into()),
+        }
+    }
+}
+
+/// Reason why a summary that was wanted is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SummaryProblem {
+    /// The reason in words of this program: the model of the next link is told it.
+    pub why: String,
+    /// The words of a provider or its adapter, or nothing. They come from outside: people are shown
+    /// them, and no model is told them.
+    pub said: String,
+}
+
+impl<T: Into<String>> From<T> for SummaryProblem {
+    fn from(why: T) -> Self {
+        Self {
+            why: why.into(),
+            said: String::new(),
+        }
+    }
+}
+
+impl SummaryProblem {
+    /// Returns the reason as the event of the hand-off has it.
+    pub fn into_text(self) -> String {
+        match self.said.is_empty() {
+            true => self.why,
+            false => format!("{}: {}", self.why, self.said),
         }
     }
 }
@@ -39,6 +69,8 @@ pub(super) struct CarryTerms {
     fixed: ContentSize,
     /// Most of the whole next request.
     most: ContentSize,
+    /// The scale by which the conversation's provider counts.
+    scale: TokenScale,
     /// Most tokens of the summary and what is carried.
     ceiling: u64,
 }
@@ -70,7 +102,14 @@ impl CarryTerms {
                 bytes: CARRIED_BYTES_MAX,
             },
             ceiling: settings.ceiling,
+            scale: usage.scale,
         }
+    }
+
+    /// Returns about the most tokens, as the provider counts, of a first request of the next link
+    /// that carries so much and no summary.
+    pub fn request_tokens(&self, carried: ContentSize) -> u64 {
+        self.scale.apply(self.fixed.plus(carried).tokens)
     }
 
     /// Returns the part of the live window that a hand-off needs whose summary is known.
@@ -86,7 +125,7 @@ impl CarryTerms {
     /// Returns the bounds of what is carried beside a summary.
     pub fn bounds(&self, summary: Option<&str>) -> TrailingBounds {
         let summary = summary.map_or_else(ContentSize::default, ContentSize::of);
-        TrailingBounds::beside(summary, self.fixed, self.most, self.ceiling)
+        TrailingBounds::with_summary(summary, self.fixed, self.most, self.ceiling)
     }
 }
 

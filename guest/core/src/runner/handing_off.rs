@@ -7,15 +7,18 @@
 //! model. What is carried over is decided from the live window, which is loaded for such a decision
 //! alone.
 
+use super::OUTPUT_TOKENS_FLOOR;
+use super::admission::{AttemptAdmission, AttemptNeeds, estimate_input_tokens, wait_for_money};
 use super::ending::suspend;
 use super::hand_off_terms::{CarryTerms, PreparedHandOff, impossible_cause};
 use super::mail::lost_mail_cause;
-use super::summary_attempt::{admit_summary, is_out_of_tries, summary_terms};
+use super::summary_attempt::{SummaryAdmission, admit_summary, summary_terms, tries_problem};
 use crate::continuation::{
     ContextUsage, LiveWindow, TrailingBounds, WindowEntry, WindowNeeds, select_trailing,
 };
 use crate::error::Error;
 use crate::history::{ContextLimitReached, Event};
+use crate::ledger::LedgerRefusal;
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::settings::PinnedSettings;
@@ -39,11 +42,12 @@ pub(super) enum HandOffStart {
 }
 
 /// Begins the hand-off of a thread whose next request takes too much of the window, or goes on with
-/// the one that has begun.
+/// the one that has begun. `needs` are those of the attempt that would be made.
 pub(super) fn advance_hand_off(
     change: &mut ThreadChange<'_>,
     pin: &PinnedSettings,
     window: Option<&LiveWindow>,
+    needs: &AttemptNeeds,
 ) -> Result<HandOffStart, Error> {
     change.count_messages();
     let overflow = match &change.head.phase {
@@ -51,7 +55,7 @@ pub(super) fn advance_hand_off(
         None if is_due(change, pin) => false,
         None => return Ok(HandOffStart::NotDue),
     };
-    advance(change, pin, window, overflow)
+    advance(change, pin, window, (overflow, needs))
 }
 
 /// Returns true if the next request takes too much of the window, or a thread that was resumed
@@ -76,14 +80,14 @@ pub(super) fn begin_after_overflow(
     if change.head.shortened {
         return Ok(HandOffStart::NotDue);
     }
-    advance(change, pin, window, true)
+    advance(change, pin, window, (true, &AttemptNeeds::default()))
 }
 
 fn advance(
     change: &mut ThreadChange<'_>,
     pin: &PinnedSettings,
     window: Option<&LiveWindow>,
-    overflow: bool,
+    (overflow, needs): (bool, &AttemptNeeds),
 ) -> Result<HandOffStart, Error> {
     let settings = &*pin.continuation();
     // What forbids another call forbids the phase, too: the admission of the attempt says it.
@@ -101,12 +105,12 @@ fn advance(
         }));
     };
     let pending = WindowEntry::pending(&change.thread.id, change.version(), &change.events);
-    match select_trailing(window, &pending, bounds) {
+    let carried = match select_trailing(window, &pending, bounds) {
         Ok(selection) if !selection.leaves_out => {
             change.head.phase = None;
             return Ok(HandOffStart::NotDue);
         }
-        Ok(_) => {}
+        Ok(selection) => selection.size,
         Err(refusal) => {
             change.head.phase = None;
             let least = select_trailing(window, &pending, TrailingBounds::LEAST);
@@ -117,23 +121,56 @@ fn advance(
             suspend(change, impossible_cause(refusal, pin));
             return Ok(HandOffStart::Decided);
         }
-    }
+    };
     if change.head.hand_offs >= HAND_OFFS_MAX {
         change.head.phase = None;
         suspend(change, loop_cause(change.head.hand_offs));
         return Ok(HandOffStart::Decided);
     }
-    tell_limit(change, pin);
+    push_limit_event(change, pin);
     let Some(summary) = summary else {
         return Ok(HandOffStart::HandedOff(PreparedHandOff::default()));
     };
-    if let Some(problem) = is_out_of_tries(change, summary) {
-        return Ok(HandOffStart::HandedOff(PreparedHandOff::without(problem)));
+    let without = |problem| HandOffStart::HandedOff(PreparedHandOff::without(problem));
+    if let Some(problem) = tries_problem(change, summary) {
+        return Ok(without(problem));
     }
     Ok(match admit_summary(change, summary, (window, &pending)) {
-        None => HandOffStart::Decided,
-        Some(problem) => HandOffStart::HandedOff(PreparedHandOff::without(problem)),
+        SummaryAdmission::Granted => HandOffStart::Decided,
+        SummaryAdmission::Forbidden(problem) => without(problem),
+        SummaryAdmission::NoMoney(amount, refusal) => {
+            let next = CarryTerms::new(&change.head, pin).request_tokens(carried);
+            go_on_without_money(change, pin, needs, (amount, refusal), next)
+        }
     })
+}
+
+/// Goes on with a hand-off for whose summary the account has no money. If calls that are under way
+/// hold it, the run waits for them, as it does for a turn. If the next link, whose first request
+/// has about `next` tokens, can be paid, the thread is handed off without a summary. If not, the
+/// run is suspended in the phase: what the model was told would be lost for nothing.
+fn go_on_without_money(
+    change: &mut ThreadChange<'_>,
+    pin: &PinnedSettings,
+    needs: &AttemptNeeds,
+    (amount, refusal): (NanoUsd, LedgerRefusal),
+    next: u64,
+) -> HandOffStart {
+    let needs = needs.clone();
+    let AttemptAdmission::Refused(cause) = wait_for_money(change, pin, needs, (amount, refusal))
+    else {
+        return HandOffStart::Decided;
+    };
+    let prices = pin.model.prices.unwrap_or_default();
+    let output = OUTPUT_TOKENS_FLOOR.min(pin.model.output);
+    let least = prices.max_cost(estimate_input_tokens(next), output);
+    let short = matches!(refusal, LedgerRefusal::Short { .. });
+    if short && least <= change.attempt_room() {
+        let why = format!("a summary may cost {amount} USD, which the account does not have");
+        return HandOffStart::HandedOff(PreparedHandOff::without(why));
+    }
+    suspend(change, cause);
+    HandOffStart::Decided
 }
 
 /// Begins the phase, unless the thread is in it.
@@ -148,10 +185,11 @@ fn enter_phase(change: &mut ThreadChange<'_>, overflow: bool) {
 }
 
 /// Adds the event that begins the phase, in the entry that does so.
-fn tell_limit(change: &mut ThreadChange<'_>, pin: &PinnedSettings) {
+fn push_limit_event(change: &mut ThreadChange<'_>, pin: &PinnedSettings) {
     let begins = change.loaded_thread().head.value.phase.is_none();
     if begins {
-        let reached = ContextLimitReached::new(change.head.context, pin.model.window);
+        let usage = ContextUsage::new(&change.head, pin);
+        let reached = ContextLimitReached::new(usage.tokens, usage.window);
         change.push_event(Event::ContextLimitReached(reached));
     }
 }

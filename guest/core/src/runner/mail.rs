@@ -87,9 +87,6 @@ pub(super) fn take_mail(change: &mut ThreadChange<'_>) -> usize {
             key: mail.key,
         });
     }
-    if taken > 0 {
-        change.head.hand_offs = 0;
-    }
     taken
 }
 

@@ -261,12 +261,18 @@ fn call_model(
     needs: AttemptNeeds,
 ) -> Result<ModelCall, Error> {
     let pin = require_pin(change.loaded_thread(), records.pin)?;
-    if needs.output == 0 || change.head.phase.is_some() {
-        match advance_hand_off(change, pin, records.window)? {
+    let summarizes = change.head.phase.is_some();
+    if needs.output == 0 || summarizes {
+        match advance_hand_off(change, pin, records.window, &needs)? {
             HandOffStart::NotDue => {}
             started => return Ok(started.into()),
         }
     }
+    // What was tried before was a summary, and not the request that is made now.
+    let needs = match summarizes {
+        true => AttemptNeeds::default(),
+        false => needs,
+    };
     if let AttemptAdmission::Refused(cause) = admit_attempt(change, pin, needs) {
         suspend(change, cause);
     }

@@ -1,7 +1,7 @@
 //! Start: the first step of a run, or the next one of a run that stopped, in place.
 
 use super::CommitDecision;
-use super::admission::{AttemptNeeds, money_refused_cause, opening_message};
+use super::admission::{AttemptNeeds, add_fixed_parts, money_refused_cause, opening_message};
 use super::checks::{
     begin_run, check_may_start, message_begins_run, require_pin, slowest_tool_millis,
 };
@@ -233,7 +233,6 @@ fn push_opening(
     let head = &loaded.head.value;
     match (input, head.status) {
         (Some(message), _) => {
-            change.head.hand_offs = 0;
             change.push_event(Event::Message(message));
         }
         (None, ThreadStatus::Created | ThreadStatus::Idle) if head.asked || taken => {}
@@ -302,13 +301,6 @@ fn apply_pin(change: &mut ThreadChange<'_>, pin: &PinnedSettings, fresh: Option<
         add_fixed_parts(&mut change.head, pin);
     }
     change.head.window = Some(pin.model.window);
-}
-
-/// Adds the texts that go with every request to the window.
-pub(super) fn add_fixed_parts(head: &mut Head, pin: &PinnedSettings) {
-    for text in pin.fixed_texts() {
-        head.add_to_window(text, false);
-    }
 }
 
 /// Gives the lease of the thread to a holder, for a new run or the one that stopped. `request` is

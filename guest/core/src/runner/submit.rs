@@ -191,12 +191,18 @@ fn attempt_after_wait(change: &mut ThreadChange<'_>, pending: &PendingStep) -> R
         take_mail(change);
     }
     RunTransition::CallModel(AttemptNeeds {
-        // An attempt that waits for money has not failed since.
-        tries: pending.tries + u32::from(pending.short_since.is_none()),
+        // An attempt that waits for money has not failed since, and a wait at the start of a run
+        // follows none.
+        tries: pending.tries + u32::from(is_after_failure(pending)),
         output: pending.output,
         short_since: pending.short_since,
         failed: pending.failed.clone(),
     })
+}
+
+/// Returns true for a wait that follows an attempt which failed.
+fn is_after_failure(wait: &PendingStep) -> bool {
+    wait.short_since.is_none() && wait.output > 0
 }
 
 /// Returns true if the run waits on for money that other calls hold, with nothing to record. Then

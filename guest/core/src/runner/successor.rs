@@ -6,9 +6,9 @@
 //! token and holder, mail, caps, and what the chain has spent. The account and the wait of a parent
 //! go by chain, so neither is touched.
 
-use super::admission::{AttemptAdmission, AttemptNeeds, admit_attempt};
+use super::admission::{AttemptAdmission, AttemptNeeds, add_fixed_parts, admit_attempt};
 use super::ending::{release_lease, suspend};
-use super::hand_off_terms::{CarryTerms, PreparedHandOff, impossible_cause};
+use super::hand_off_terms::{CarryTerms, PreparedHandOff, SummaryProblem, impossible_cause};
 use super::mail::take_mail;
 use crate::continuation::{
     CONTINUE_MESSAGE, LiveWindow, TrailingRefusal, TrailingSelection, WindowEntry, context_texts,
@@ -31,7 +31,7 @@ const USER_MESSAGE: &str = r#"{"role":"user""#;
 struct CarriedContext {
     trailing: TrailingSelection,
     summary: Option<String>,
-    problem: Option<String>,
+    problem: Option<SummaryProblem>,
 }
 
 /// Makes the plan that hands a thread off; or the one that suspends it, where not even the least
@@ -50,6 +50,7 @@ pub(super) fn hand_off(
     let carried = match choose_context(&terms, window, &pending, prepared) {
         Ok(carried) => carried,
         Err(refusal) => {
+            change.head.phase = None;
             suspend(&mut change, impossible_cause(refusal, pin));
             return change.into_plan(CommitReason::Suspended);
         }
@@ -71,8 +72,8 @@ pub(super) fn hand_off(
     let mut opened = first.apply_to(&loaded)?;
     count_carried(&mut opened.head.value, &carried.trailing, run.token_scale());
     let last = carried.trailing.texts.last();
-    let said_last = last.is_some_and(|text| text.starts_with(USER_MESSAGE));
-    let second = begin_turn(&opened, pin, (mail, said_last), moment)?;
+    let asked_last = last.is_some_and(|text| text.starts_with(USER_MESSAGE));
+    let second = begin_turn(&opened, pin, mail, asked_last, moment)?;
     Ok(plan.join(first)?.join(second)?)
 }
 
@@ -92,7 +93,8 @@ fn choose_context(
     let mut selected = select_trailing(window, pending, terms.bounds(summary.as_deref()));
     if summary.is_some() && selected.is_err() {
         summary = None;
-        problem = Some("there is no room for the summary beside what must be carried".to_owned());
+        let why = "there is no room for the summary beside what must be carried";
+        problem = Some(why.into());
         selected = select_trailing(window, pending, terms.bounds(None));
     }
     Ok(CarriedContext {
@@ -110,7 +112,7 @@ fn close_link(change: &mut ThreadChange<'_>, next: &str, carried: &CarriedContex
         trailing_turns: carried.trailing.turns,
         summary_generated: summary.is_some(),
         summary_tokens: summary.map_or(0, estimate_tokens),
-        summary_problem: carried.problem.clone(),
+        summary_problem: carried.problem.clone().map(SummaryProblem::into_text),
     }));
     release_lease(change, ThreadStatus::Continued);
     change.head.cause = None;
@@ -160,9 +162,7 @@ fn carry_run(head: &mut Head, run: &Head, pin: &PinnedSettings) {
     head.shortened = run.phase.as_ref().is_some_and(|phase| phase.overflow);
     head.prefix = String::new();
     (head.context, head.estimated, head.window_bytes) = (0, 0, 0);
-    for text in pin.fixed_texts() {
-        head.add_to_window(text, false);
-    }
+    add_fixed_parts(head, pin);
 }
 
 /// Makes the first own entry of the successor: what it is sent before all that it carries.
@@ -173,7 +173,8 @@ fn open_link(
 ) -> Result<CommitPlan, Error> {
     let mut change = ThreadChange::new(created, moment);
     let summary = carried.summary.as_deref();
-    let why = carried.problem.as_deref().unwrap_or_default();
+    let why = carried.problem.as_ref();
+    let why = why.map_or("", |problem| &problem.why);
     let next_is_user = carried.trailing.starts_with_user || carried.trailing.texts.is_empty();
     for (role, text) in context_texts(summary, why, next_is_user) {
         change.push_event(inject_message(role, text));
@@ -200,19 +201,20 @@ fn count_carried(head: &mut Head, trailing: &TrailingSelection, scale: TokenScal
 }
 
 /// Makes the second own entry of the successor: it takes the mail, or tells a directive to go on,
-/// unless a message has been `said_last`; and admits the first attempt, or suspends the run where
-/// that is refused.
+/// unless what is carried ends with a user's message (`asked_last`); and admits the first attempt,
+/// or suspends the run where that is refused.
 fn begin_turn(
     opened: &LoadedThread,
     pin: &PinnedSettings,
-    (mail, said_last): (Vec<InboxMessage>, bool),
+    mail: Vec<InboxMessage>,
+    asked_last: bool,
     moment: DecisionContext<'_>,
 ) -> Result<CommitPlan, Error> {
     let mut change = ThreadChange::with_mail(opened, mail, moment);
     let mut reason = CommitReason::Resumed;
     if take_mail(&mut change) > 0 {
         reason = CommitReason::UserMessage;
-    } else if change.thread.directive.is_some() && !said_last {
+    } else if change.thread.directive.is_some() && !asked_last {
         change.push_event(inject_message(MessageRole::User, CONTINUE_MESSAGE));
     }
     if let AttemptAdmission::Refused(cause) =

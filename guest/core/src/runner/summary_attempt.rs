@@ -5,8 +5,8 @@
 //! it is handed off without one, and the event says why.
 
 use super::admission::{estimate_input_tokens, hand_out_step, hold_money, model_call_time};
-use super::failure::{push_failure, push_partial, transient_retry_millis};
-use super::hand_off_terms::PreparedHandOff;
+use super::failure::{known_kind, push_failure, push_partial, transient_retry_millis};
+use super::hand_off_terms::{PreparedHandOff, SummaryProblem};
 use super::reply::provider_word;
 use super::reply_blocks::{LlmCompletion, ReplyBlock};
 use super::settlement::{count_time, settle_attempt, settle_estimated};
@@ -18,17 +18,25 @@ use crate::error::cut;
 use crate::estimate;
 use crate::hash::sha256;
 use crate::history::{AdmittedAttempt, Event, ResultEvent};
-use crate::ledger::Usage;
+use crate::ledger::{LedgerRefusal, Usage};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::settings::{PinnedSettings, PinnedSummary};
 use crate::thread::{Hold, StepKind};
 
+/// The answer to the request for an attempt at a summary.
+#[derive(Debug)]
+pub(super) enum SummaryAdmission {
+    /// Its step is handed out.
+    Granted,
+    /// No attempt can be made, whatever money there is: for this reason.
+    Forbidden(String),
+    /// The account refuses the amount that it may cost.
+    NoMoney(NanoUsd, LedgerRefusal),
+}
+
 /// Returns the reason why no more attempts at the summary are made, if that is so.
-pub(super) fn is_out_of_tries(
-    change: &ThreadChange<'_>,
-    summary: &PinnedSummary,
-) -> Option<String> {
+pub(super) fn tries_problem(change: &ThreadChange<'_>, summary: &PinnedSummary) -> Option<String> {
     let tries = change.head.phase.as_ref().map_or(0, |phase| phase.tries);
     let most = tries_max(summary);
     (tries >= most).then(|| format!("{tries} attempts at a summary failed"))
@@ -60,17 +68,16 @@ fn summary_hash(request: &SummaryRequest, summary: &PinnedSummary, output: u64) 
     sha256(&["summary", system, message, &summary.model.name, &output])
 }
 
-/// Admits an attempt at the summary of what is in the live window and hands its step out; returns
-/// the reason where it is not admitted.
+/// Admits an attempt at the summary of what is in the live window and hands its step out.
 pub(super) fn admit_summary(
     change: &mut ThreadChange<'_>,
     summary: &PinnedSummary,
     (window, pending): (&LiveWindow, &WindowEntry),
-) -> Option<String> {
+) -> SummaryAdmission {
     let (terms, model) = (summary_terms(summary), &summary.model);
     let Some(request) = summary_request(window, Some(pending), terms) else {
         let (name, window) = (&model.name, model.window);
-        return Some(format!(
+        return SummaryAdmission::Forbidden(format!(
             "the window of {name}, {window} tokens, is too small for the request of a summary"
         ));
     };
@@ -85,10 +92,13 @@ pub(super) fn admit_summary(
         .min(prices.affordable_output(room, input))
         .max(floor);
     let amount = prices.max_cost(input, output);
-    if amount > most || hold_money(change, amount).is_err() {
-        return Some(format!(
-            "a summary may cost {amount} USD, which its limits or the account do not allow"
+    if amount > most {
+        return SummaryAdmission::Forbidden(format!(
+            "a summary may cost {amount} USD and its limit leaves {most} USD"
         ));
+    }
+    if let Err(refusal) = hold_money(change, amount) {
+        return SummaryAdmission::NoMoney(amount, refusal);
     }
     let hash = summary_hash(&request, summary, output);
     change.head.hold = Some(Hold {
@@ -112,7 +122,7 @@ pub(super) fn admit_summary(
     if let Some(step) = &mut change.head.step {
         (step.tries, step.output, step.hash) = (tries, output, hash);
     }
-    None
+    SummaryAdmission::Granted
 }
 
 /// Settles the reply with a summary. Calls in it are passed over.
@@ -144,7 +154,10 @@ pub(super) fn apply_summary_reply(
     }));
     let unreadable = completion.unreadable.map(|unreadable| unreadable.problem);
     RunTransition::HandOff(match unreadable {
-        Some(problem) => PreparedHandOff::without(format!("the summary cannot be read: {problem}")),
+        Some(problem) => PreparedHandOff::without(SummaryProblem {
+            why: "the summary cannot be read".to_owned(),
+            said: problem,
+        }),
         None if text.trim().is_empty() => PreparedHandOff::without("the summary is empty"),
         None => PreparedHandOff {
             summary: Some(text),
@@ -204,12 +217,11 @@ pub(super) fn apply_summary_failure(
             failed: None,
         }),
         None => {
-            let why = format!(
-                "{} ({})",
-                cut(&failure.message, 500),
-                cut(&failure.code, 100)
-            );
-            RunTransition::HandOff(PreparedHandOff::without(why))
+            let (message, code) = (cut(&failure.message, 500), cut(&failure.code, 100));
+            RunTransition::HandOff(PreparedHandOff::without(SummaryProblem {
+                why: format!("the call for it failed ({})", known_kind(&failure.kind)),
+                said: format!("{message} ({code})"),
+            }))
         }
     }
 }

@@ -46,7 +46,8 @@ pub struct Head {
     pub step: Option<PendingStep>,
     /// The hand-off that the thread is in, until its successor is made.
     pub phase: Option<HandOffPhase>,
-    /// Hand-offs of the chain since a message last reset the count.
+    /// Hand-offs of its chain in a row: since the last message that came from outside, be it a
+    /// person's, a scheduler's or another agent's, or since the chain was resumed.
     pub hand_offs: u32,
     /// True from a hand-off because of an overflow until the next reply: an overflow then is no
     /// reason for another one.

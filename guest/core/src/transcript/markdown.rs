@@ -66,7 +66,10 @@ fn push_event(out: &mut String, entry: &Entry, event: &Event) {
         Event::ToolResult(result) => push_tool_result(out, &time, result),
         Event::Partial(partial) => push_section(
             out,
-            "Partial reply (never finished)",
+            match partial.summary {
+                true => "Partial summary (never finished)",
+                false => "Partial reply (never finished)",
+            },
             &time,
             &quote_text(&partial.text),
         ),
