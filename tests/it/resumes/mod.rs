@@ -9,3 +9,4 @@ mod random_sequences;
 mod repeated_requests;
 mod statuses;
 mod successors;
+mod tips;
