@@ -4,6 +4,7 @@
 //! Nothing that matters lives in an instance: a clean one is kept warm, and dropped after a trap or
 //! limit, after a maximal number of calls, or when idle.
 
+mod chain_tip;
 mod exports;
 
 use crate::bindings::Threads;
@@ -15,6 +16,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wasmtime::Store;
+
+pub use chain_tip::find_other_tip;
 
 /// A tenant. Cheap to clone; clones share the instances and the lane of the engine's pool.
 #[derive(Clone)]

@@ -1,8 +1,9 @@
 //! `chain`: the links of a thread's chain; and the tip that other commands go on with.
 
+use super::fault;
 use super::session::{CommandProject, CommandSession};
-use super::{fault, view};
 use serde_json::Value;
+use threadkeep::tenant::find_other_tip;
 use threadkeep_cli::answer::ChainAnswer;
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
@@ -52,8 +53,24 @@ fn add_page(answer: &mut ChainAnswer, page: &str) -> Result<Option<String>, Comm
 pub struct MeantThread {
     /// Its id: the tip of the chain of the thread that was named.
     pub id: String,
-    /// The same, if another link was named.
+    /// The tip that was found.
+    found: String,
+    /// The tip, if another link was named.
     pub continued_in: Option<String>,
+}
+
+impl MeantThread {
+    /// Says so if the thread was continued since it was found; `id` names the new tip by now.
+    pub fn note_moved(&mut self, done: &str, screen: &mut OutputScreen) {
+        if self.id == self.found {
+            return;
+        }
+        let (found, tip) = (&self.found, &self.id);
+        screen.note(&format!(
+            "{found} was continued in {tip} meanwhile: {done} there"
+        ));
+        self.continued_in = Some(self.id.clone());
+    }
 }
 
 /// Finds the thread that a command is meant for, and says so if it is not the one that was named.
@@ -69,8 +86,10 @@ pub async fn find_meant_thread(
     if let Some(tip) = &continued_in {
         screen.note(&format!("{thread} was continued in {tip}: {done} there"));
     }
+    let id = continued_in.clone().unwrap_or_else(|| thread.to_owned());
     MeantThread {
-        id: continued_in.clone().unwrap_or_else(|| thread.to_owned()),
+        found: id.clone(),
+        id,
         continued_in,
     }
 }
@@ -93,7 +112,5 @@ pub async fn name_tip(
 /// Returns the tip of the chain of a thread, if that is another thread.
 async fn find_tip(opened: &CommandProject, thread: &str) -> Option<String> {
     let found = opened.tenant().get(thread).await.ok()?;
-    let more = view::parse_json(&found.more);
-    let tip = more["tip"].as_str()?;
-    (found.next.is_some() && !tip.eq_ignore_ascii_case(thread)).then(|| tip.to_owned())
+    find_other_tip(&found)
 }

@@ -246,7 +246,7 @@ impl<'a> RunWatch<'a> {
         let (tenant, thread) = (tenant.clone(), self.current.clone());
         let stopper = Arc::clone(stopper);
         self.cancel = Some(tokio::spawn(async move {
-            let signalled = signal_cancel(&tenant, &thread);
+            let signalled = signal_cancel(&tenant, thread);
             let _ = tokio::time::timeout(SIGNAL_TIME_MAX, signalled).await;
             stopper.raise(StopLevel::Cancel);
         }));
@@ -443,10 +443,14 @@ fn abandoned_fault(thread: &str) -> CommandFault {
     }
 }
 
-async fn signal_cancel(tenant: &Tenant, thread: &str) {
+/// Signals a cancel to the run of a thread, whichever thread it goes on in.
+async fn signal_cancel(tenant: &Tenant, mut thread: String) {
     let id = super::signal::fresh_id();
     for _ in 0..SIGNAL_TRIES {
-        match tenant.signal(thread, &id, SignalKind::Cancel).await {
+        match tenant
+            .signal_tip(&mut thread, &id, SignalKind::Cancel)
+            .await
+        {
             Err(error) if error.retry_unchanged() => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

@@ -6,7 +6,6 @@ use super::fault;
 use super::session::{CommandProject, CommandSession};
 use super::tree_totals;
 use super::view;
-use std::collections::BTreeSet;
 use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::{ChargedRow, HeldRow, ResumeAnswer, ThreadAnswer};
@@ -236,7 +235,8 @@ pub async fn resume(
     let message = resume.text.as_deref().or(resume.message.as_deref());
     let message = message.map(inputs::user_message).transpose()?;
     let opened = session.open()?;
-    let thread = read_tip(&opened, &resume.thread).await?;
+    let thread = opened.tenant().get_tip(&resume.thread).await;
+    let thread = thread.map_err(|why| fault::from_thread_call(&opened, &resume.thread, &why))?;
     let (thread, charged) = recover_from_dead_holder(&opened, thread, screen).await?;
     check_resumable(&opened, &thread)?;
     name_held_below(&opened, &thread.id, screen).await;
@@ -268,19 +268,4 @@ pub async fn resume(
         new_thread_result: ended.result.clone(),
         ended,
     }))
-}
-
-/// Reads a thread, or the last one that continues it.
-async fn read_tip(opened: &CommandProject, thread: &str) -> Result<wit::Thread, CommandFault> {
-    let mut seen = BTreeSet::new();
-    let mut next = Some(thread.to_owned());
-    loop {
-        let id = next.take().unwrap_or_else(|| thread.to_owned());
-        let found = opened.tenant().get(&id).await;
-        let found = found.map_err(|error| fault::from_thread_call(opened, &id, &error))?;
-        match found.next.clone() {
-            Some(id) if seen.insert(id.clone()) => next = Some(id),
-            _ => return Ok(found),
-        }
-    }
 }

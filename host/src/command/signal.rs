@@ -174,26 +174,30 @@ pub async fn title(
 ) -> Result<CommandExit, CommandFault> {
     let opened = session.open()?;
     let done = "the title is set";
-    let meant = chain::find_meant_thread(&opened, &title.thread, done, screen).await;
-    let titled = opened.tenant().set_title(&meant.id, title.text).await;
+    let mut meant = chain::find_meant_thread(&opened, &title.thread, done, screen).await;
+    let titled = opened.tenant().set_tip_title(&mut meant.id, title.text);
+    let titled = titled.await;
     let titled = titled.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
     opened.refresh_documents(&titled.id, screen).await;
+    meant.note_moved(done, screen);
     let answer = ThreadAnswer::for_titled(view::thread(&titled), meant.continued_in);
     Ok(screen.print_answer(&answer))
 }
 
 async fn send_signal(
     opened: &CommandProject,
-    meant: MeantThread,
+    mut meant: MeantThread,
     name: &str,
     what: SignalKind,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let thread = meant.id.as_str();
-    let failed = |error| fault::from_thread_call(opened, thread, &error);
     let tenant = opened.tenant();
     let ends = matches!(what, SignalKind::Cancel | SignalKind::Kill);
-    if let Err(error) = tenant.signal(thread, &fresh_id(), what).await {
+    let sent = tenant.signal_tip(&mut meant.id, &fresh_id(), what).await;
+    meant.note_moved("the signal goes", screen);
+    let thread = meant.id.as_str();
+    let failed = |error| fault::from_thread_call(opened, thread, &error);
+    if let Err(error) = sent {
         let fault = failed(error);
         return Err(match ends {
             true => end_below(opened, thread, fault, screen).await,

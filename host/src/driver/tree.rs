@@ -188,10 +188,16 @@ impl Driver {
         };
         let has_ended = match refused {
             wit::Error::Refused(_) => false,
-            wit::Error::Invalid(_) if beginning.resumes && beginning.input.is_none() => true,
+            // Another field is at fault in the caller's request, or in a file of the operator.
+            wit::Error::Invalid(what) => {
+                if !beginning.resumes || beginning.input.is_some() || what.field != "input" {
+                    return begun;
+                }
+                true
+            }
             _ => return begun,
         };
-        let top = self.read_tip(beginning.thread).await?;
+        let mut top = self.tenant.get_tip(beginning.thread).await?;
         match top.status.as_str() {
             "waiting" if !has_ended => {}
             _ if top.outcome.is_some()
@@ -202,21 +208,13 @@ impl Driver {
         if let Some(message) = beginning.input {
             let id = format!("message:{}", self.shared.new_run_lease().holder);
             let message = runner::SignalKind::Message(message);
-            self.tenant.signal(&top.id, &id, message).await?;
+            let mut tip = top.id.clone();
+            self.tenant.signal_tip(&mut tip, &id, message).await?;
+            if tip != top.id {
+                top = self.tenant.get(&tip).await?;
+            }
         }
         Ok(EndedRun::from_thread(&top))
-    }
-
-    /// Reads a thread, or the last one that continues it.
-    async fn read_tip(&self, thread: &str) -> Result<wit::Thread, CallError> {
-        let mut seen = HashSet::new();
-        let mut found = self.tenant.get(thread).await?;
-        while let Some(next) = found.next.clone()
-            && seen.insert(next.clone())
-        {
-            found = self.tenant.get(&next).await?;
-        }
-        Ok(found)
     }
 }
 

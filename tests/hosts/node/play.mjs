@@ -18,8 +18,26 @@ function fill(value) {
   return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, fill(field)]));
 }
 
-function perform(step, script) {
-  if (step.kind === 'call-llm') return script.replies.shift();
+/** Adds to what is held of a thread what a request has, and prints what a model is sent. */
+function extend(held, { version, request }) {
+  const { since, system, tools, messages } = request;
+  if (since === 0) Object.assign(held, { system, tools, messages: [] });
+  for (let cursor = since > held.version ? null : undefined; cursor !== undefined; ) {
+    const given = { thread: held.thread, after: held.version, until: since, cursor };
+    const page = host.call('transcript.messages', given).ok;
+    held.messages.push(...page.messages);
+    cursor = page.cursor;
+  }
+  held.messages.push(...messages);
+  held.version = version;
+  console.log(canonical({ model: held, since }));
+}
+
+function perform(step, held, script) {
+  if (step.kind === 'call-llm') {
+    extend(held, step);
+    return script.replies.shift();
+  }
   if (step.kind === 'call-tools') {
     const outcome = ({ version, index, name }) => ({ version, index, ...script.tools[name] });
     return { outcomes: step.calls.map(outcome) };
@@ -28,15 +46,18 @@ function perform(step, script) {
   return { waited: null };
 }
 
-/** Begins a run and performs its steps. */
+/** Begins a run and performs its steps, in whichever thread a step is. */
 function run(name, given, script) {
   const handle = host.call(name, given).ok;
   let step = handle?.step ?? { kind: 'finished' };
+  let held = {};
   while (step.kind !== 'finished') {
     const { thread, version } = step;
     const { token } = handle;
-    const outcome = perform(step, script);
-    step = host.call('runner.submit', { thread, token, version, outcome, have: 0 }).ok;
+    if (held.thread !== thread) held = { thread, version: 0, messages: [] };
+    const outcome = perform(step, held, script);
+    const have = held.version;
+    step = host.call('runner.submit', { thread, token, version, outcome, have }).ok;
   }
 }
 

@@ -75,16 +75,36 @@ class Player:
                 self.run(f"runner.{name}", start | {"about": None})
 
     def run(self, name, arguments):
-        """Begins a run and performs its steps."""
+        """Begins a run and performs its steps, in whichever thread a step is."""
         handle = self.host.call(name, arguments).get("ok", {})
-        step = handle.get("step", {"kind": "finished"})
+        step, held = handle.get("step", {"kind": "finished"}), {}
         while step["kind"] != "finished":
+            if held.get("thread") != step["thread"]:
+                held = {"thread": step["thread"], "version": 0, "messages": []}
             submit = {"thread": step["thread"], "token": handle["token"]}
-            submit |= {"version": step["version"], "outcome": self.perform(step), "have": 0}
+            submit |= {"version": step["version"], "outcome": self.perform(step, held)}
+            submit["have"] = held["version"]
             step = self.host.call("runner.submit", submit)["ok"]
 
-    def perform(self, step):
+    def extend(self, held, step):
+        """Adds to what is held of a thread what a request has, and prints what a model is sent."""
+        asked, cursor = step["request"], None
+        since, lacks = asked["since"], held["version"] < asked["since"]
+        if since == 0:
+            held |= {"system": asked["system"], "tools": asked["tools"], "messages": []}
+        while lacks:
+            given = {"thread": held["thread"], "after": held["version"], "until": since}
+            page = self.host.call("transcript.messages", given | {"cursor": cursor})["ok"]
+            held["messages"] += page["messages"]
+            cursor = page.get("cursor")
+            lacks = cursor is not None
+        held["messages"] += asked["messages"]
+        held["version"] = step["version"]
+        print(compact({"model": held, "since": since}, sort_keys=True))
+
+    def perform(self, step, held):
         if step["kind"] == "call-llm":
+            self.extend(held, step)
             return self.replies.pop(0)
         if step["kind"] == "call-tools":
             calls = step["calls"]

@@ -235,23 +235,60 @@ impl NativePlayer {
         }
     }
 
-    /// Begins a run and performs its steps.
+    /// Begins a run and performs its steps, in whichever thread a step is.
     fn run(&mut self, name: &str, arguments: &Value, script: &mut DriveScript) {
         let handle = self.call(name, arguments)["ok"].clone();
-        let mut step = handle["step"].clone();
+        let (mut step, mut held) = (handle["step"].clone(), json!({}));
         while !step.is_null() && step["kind"] != "finished" {
-            let outcome = self.perform(&step, script);
+            if held["thread"] != step["thread"] {
+                held = json!({"thread": step["thread"], "version": 0, "messages": []});
+            }
+            let outcome = self.perform(&step, &mut held, script);
             let submit = json!({
                 "thread": step["thread"], "token": handle["token"], "version": step["version"],
-                "outcome": outcome, "have": 0,
+                "outcome": outcome, "have": held["version"],
             });
             step = self.call("runner.submit", &submit)["ok"].clone();
         }
     }
 
-    fn perform(&mut self, step: &Value, script: &mut DriveScript) -> Value {
+    /// Adds to what is held of a thread what a request has, and notes what a model is sent.
+    fn extend(&mut self, held: &mut Value, step: &Value) {
+        let asked = &step["request"];
+        let since = asked["since"].as_u64().expect("a version");
+        if since == 0 {
+            held["messages"] = json!([]);
+            for name in ["system", "tools"] {
+                held[name] = asked[name].clone();
+            }
+        }
+        let mut messages = held["messages"].as_array().expect("messages").clone();
+        let (after, mut cursor) = (held["version"].as_u64().expect("a version"), Value::Null);
+        while after < since {
+            let thread = &step["thread"];
+            let given = json!({"thread": thread, "after": after, "until": since, "cursor": cursor});
+            let page = self.call("transcript.messages", &given)["ok"].clone();
+            messages.extend(page["messages"].as_array().expect("messages").clone());
+            cursor = page["cursor"].clone();
+            if cursor.is_null() {
+                break;
+            }
+        }
+        messages.extend(asked["messages"].as_array().expect("messages").clone());
+        held["messages"] = Value::Array(messages);
+        held["version"] = step["version"].clone();
+        self.answers.push(ScenarioAnswer {
+            line: self.line,
+            answer: json!({"model": held, "since": since}),
+        });
+    }
+
+    fn perform(&mut self, step: &Value, held: &mut Value, script: &mut DriveScript) -> Value {
         match step["kind"].as_str() {
-            Some("call-llm") => script.replies.pop_front().expect("a scripted reply"),
+            Some("call-llm") => {
+                self.extend(held, step);
+                script.replies.pop_front().expect("a scripted reply")
+            }
             Some("call-tools") => {
                 let outcome = |call: &Value| {
                     let name = call["name"].as_str().expect("a tool's name");

@@ -42,3 +42,41 @@ fn a_deadline_with_too_many_nanoseconds_is_refused() {
         assert_eq!(field, "deadline.nanos", "{line}: {answer}");
     }
 }
+
+/// Symptom: the hosts of this folder told `have: 0` with each result, so nobody had tried whether a
+/// driver that holds the messages is sent the right ones across a hand-off. Cause: they knew no
+/// `since`. Fix: they hold what a thread was sent, replace it where a request is whole, and follow
+/// a step into another thread. Kind: parts of the contract that only our own driver uses.
+#[test]
+fn a_host_that_holds_messages_sends_the_right_ones_across_a_hand_off() {
+    let models = answers_to(|line| line["drive"].is_object());
+    let models: Vec<(Value, &Value)> = models
+        .into_iter()
+        .filter(|(_, answer)| answer["model"].is_object())
+        .collect();
+    let adds = |(_, answer): &&(Value, &Value)| answer["since"] != 0;
+    assert!(models.iter().filter(adds).count() >= 3, "few were held");
+    let mut handed_off = models
+        .iter()
+        .filter(|(line, _)| line["drive"]["holder"] == "f3");
+    let mut next = || &handed_off.next().expect("a request").1["model"];
+    let (summary, first, second) = (next(), next(), next());
+    assert_ne!(summary["thread"], first["thread"]);
+    assert_eq!(first["thread"], second["thread"]);
+    let texts = |sent: &Value| -> Vec<String> {
+        let messages = sent["messages"].as_array().unwrap().iter();
+        messages
+            .map(|text| text.as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(texts(summary).len(), 1, "a summary's request is whole");
+    let (first, second) = (texts(first), texts(second));
+    assert!(first[0].contains("They said abc and def."), "{first:?}");
+    assert!(first.last().unwrap().contains("And now?"), "{first:?}");
+    assert_eq!(second[..first.len()], first[..], "what was held stays");
+    assert!(
+        second[first.len()..].concat().contains("oats"),
+        "{second:?}"
+    );
+    assert_eq!(handed_off.next().map(|(_, answer)| answer), None);
+}

@@ -11,3 +11,4 @@ mod random_sequences;
 mod repeated_requests;
 mod statuses;
 mod successors;
+mod tips;
