@@ -1,12 +1,14 @@
 //! A forest of threads under random requests: the effect of each request, and how the threads that
 //! are left are brought to their ends.
 
+mod continuations;
 mod due_threads;
 
 use super::random_requests::{DEPTH, RandomCall, TreeRequest, WIDTH, caps, spawn};
 use crate::runner::fixture::{RunnerFixture, calls, fails, raise, reply, says, usage, user};
+use continuations::library;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::HostPorts;
@@ -19,7 +21,6 @@ use threadkeep_core::runner::{
     StepSubmission,
 };
 use threadkeep_core::thread::{CreatorOverrides, StepKind, ThreadDraft, ThreadStatus};
-use threadkeep_tests::fixture::MapLibrary;
 
 /// Trees, the drivers of their threads, and the drivers that were fenced.
 pub struct RandomForest {
@@ -31,12 +32,16 @@ pub struct RandomForest {
     pages: BTreeMap<String, String>,
     /// Most runs under way at once, as an operator's policy bounds them.
     runs_max: usize,
+    /// Number of the last child of each link that has ended and was resumed.
+    last_children: BTreeMap<String, u64>,
+    /// Chains that were resumed, each with a link above it that was cancelled or killed before.
+    resumed_below: BTreeSet<(String, String)>,
 }
 
 impl RandomForest {
     /// Builds a boss with 0.5 USD and a chat, both of which may spawn.
     pub fn new() -> Self {
-        let mut world = RunnerFixture::over(Arc::new(MemoryStore::new()), MapLibrary::small());
+        let mut world = RunnerFixture::over(Arc::new(MemoryStore::new()), library());
         let boss = world.create(Some("boss"));
         let overrides = CreatorOverrides {
             capabilities: vec!["execute.tool.*".to_owned()],
@@ -62,6 +67,8 @@ impl RandomForest {
             fenced: Vec::new(),
             pages: BTreeMap::new(),
             runs_max: usize::MAX,
+            last_children: BTreeMap::new(),
+            resumed_below: BTreeSet::new(),
         }
     }
 
@@ -148,6 +155,12 @@ impl RandomForest {
             TreeRequest::Costly(t, n) => self.submit_costly_call(t, n),
             TreeRequest::Runs(n) if n % 8 < 4 => self.runs_max = 1 + usize::from(n % 4),
             TreeRequest::Runs(_) => self.runs_max = usize::MAX,
+            TreeRequest::Resume(t, input) => {
+                let thread = self.pick_thread(t);
+                self.resume(&thread, input.then_some("go on"));
+            }
+            TreeRequest::Fork(t, v) => self.fork(t, v),
+            TreeRequest::Full(t) => self.fill_window(t),
             TreeRequest::StepBack(seconds) => {
                 use threadkeep::clock::{ClockTime, HostClock};
                 let seconds = self.world.clock.now().seconds - i64::from(seconds);
@@ -157,7 +170,7 @@ impl RandomForest {
     }
 
     /// Moves the clock to the end of the first wait that is not over.
-    fn come_to_a_deadline(&mut self) {
+    pub(super) fn come_to_a_deadline(&mut self) {
         let now = self.world.service.ports().now();
         let waits = self.load_all().into_iter();
         let waits = waits.filter(|one| one.head.value.status == ThreadStatus::Waiting);
@@ -192,17 +205,28 @@ impl RandomForest {
     }
 
     pub(super) fn start(&mut self, thread: &str, input: Option<&str>) -> bool {
-        self.world.start(thread, input).is_ok()
+        let begun = self.world.start(thread, input);
+        if let Ok(handed) = &begun {
+            self.check_hand_off(thread, handed);
+        }
+        begun.is_ok()
     }
 
     /// Submits an outcome and counts the call results in the newest entry.
     fn submit(&mut self, thread: &str, outcome: StepOutcome, what: &str) {
         let before = self.load(thread);
+        if self.world.held[thread].handed.summary.is_some() {
+            self.count("summary");
+        }
         let done = self.world.submit(thread, outcome);
         self.count_outcome(what, done.is_ok());
-        let after = self.load(thread);
+        let mut after = self.load(thread);
         if after.head.value.version > before.head.value.version {
             self.count_results(&after);
+        }
+        if let Ok(handed) = &done {
+            self.check_hand_off(thread, handed);
+            after = self.load(&handed.loaded.thread.value.id);
         }
         let head = &after.head.value;
         if let (ThreadStatus::Suspended, Some(cause)) = (head.status, &head.cause) {
@@ -255,10 +279,7 @@ impl RandomForest {
         let id = &parent.thread.value.id;
         let page = self.world.service.tree_page(id, None).unwrap();
         for (branch, _) in page.branches {
-            let id = branch.thread.value.id;
-            if !self.world.threads.contains(&id) {
-                self.world.threads.push(id);
-            }
+            self.world.note_thread(&branch.thread.value.id);
         }
     }
 
@@ -335,6 +356,7 @@ impl RandomForest {
             RandomCall::Send(n)
             | RandomCall::Ask(n)
             | RandomCall::Stop(n, _)
+            | RandomCall::Resume(n)
             | RandomCall::Look(n) => Some(*n),
             _ => None,
         };
@@ -364,6 +386,10 @@ impl RandomForest {
             ),
             RandomCall::Stop(n, false) => ("cancel_thread", json!({"thread": one(*n)})),
             RandomCall::Stop(n, true) => ("kill_thread", json!({"thread": one(*n)})),
+            RandomCall::Resume(n) => (
+                "resume_thread",
+                json!({"thread": one(*n), "message": "do it again"}),
+            ),
             RandomCall::Look(n) => match n % 4 {
                 0 => ("list_threads", json!({})),
                 1 => ("aggregate_results", json!({})),
@@ -427,6 +453,9 @@ impl RandomForest {
         let holder = format!("claimer/{}", self.world.counts.values().sum::<u64>());
         let claimed = self.world.service.claim(thread, &holder, proof);
         let done = claimed.is_ok();
+        if let Ok(handed) = &claimed {
+            self.check_hand_off(thread, handed);
+        }
         // A claim that finds nothing to do yet leaves no holder.
         if let Ok(handed) = &claimed
             && handed.step.kind.is_some()

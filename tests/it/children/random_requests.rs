@@ -18,6 +18,8 @@ pub enum RandomCall {
     /// A message to a child, and a wait for it in the same reply.
     Ask(u8),
     Stop(u8, bool),
+    /// Has a child that has ended go on.
+    Resume(u8),
     Look(u8),
     Read,
     Write,
@@ -45,6 +47,12 @@ pub enum TreeRequest {
     Costly(u8, u8),
     /// Sets how many runs have room at once.
     Runs(u8),
+    /// Goes on with a thread, in a successor if it has ended.
+    Resume(u8, bool),
+    /// Begins a thread as another was at a version.
+    Fork(u8, u8),
+    /// The provider reports that the window is nearly full.
+    Full(u8),
 }
 
 fn call() -> impl Strategy<Value = RandomCall> {
@@ -55,6 +63,7 @@ fn call() -> impl Strategy<Value = RandomCall> {
         3 => any::<u8>().prop_map(Send),
         3 => any::<u8>().prop_map(Ask),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(t, n)| Stop(t, n)),
+        3 => any::<u8>().prop_map(Resume),
         2 => any::<u8>().prop_map(Look),
         2 => Just(Read),
         1 => Just(Write),
@@ -81,6 +90,9 @@ pub fn request() -> impl Strategy<Value = TreeRequest> {
         1 => any::<u16>().prop_map(StepBack),
         2 => (any::<u8>(), any::<u8>()).prop_map(|(t, n)| Costly(t, n)),
         1 => any::<u8>().prop_map(Runs),
+        3 => (any::<u8>(), any::<bool>()).prop_map(|(t, i)| Resume(t, i)),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(t, v)| Fork(t, v)),
+        3 => any::<u8>().prop_map(Full),
     ]
 }
 

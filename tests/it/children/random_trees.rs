@@ -36,7 +36,7 @@ proptest! {
 }
 
 /// Outcomes that must each occur among the same number of histories of these requests.
-const OUTCOMES: [&str; 52] = [
+const OUTCOMES: [&str; 60] = [
     "aggregate_results",
     "cancel",
     "cancel refused",
@@ -48,6 +48,9 @@ const OUTCOMES: [&str; 52] = [
     "costly",
     "due",
     "fail",
+    "fork",
+    "fork refused",
+    "handed off",
     "kill",
     "kill_thread",
     "late truth",
@@ -63,6 +66,10 @@ const OUTCOMES: [&str; 52] = [
     "read_transcript",
     "recover",
     "reply",
+    "resume",
+    "resume in a successor",
+    "resume refused",
+    "resume_thread",
     "send_message",
     "send_message refused",
     "spawn_thread",
@@ -71,6 +78,7 @@ const OUTCOMES: [&str; 52] = [
     "start",
     "start refused",
     "stop",
+    "summary",
     "suspended by its child spend_exceeded",
     "suspended depth_exceeded",
     "suspended provider_permanent",

@@ -6,7 +6,7 @@ use serde_json::Value;
 use threadkeep_core::history::{Event, ToolResult};
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::LoadedThread;
+use threadkeep_core::plan::{LoadedThread, is_to_be_resumed};
 use threadkeep_core::runner::{CapRaise, Signal};
 use threadkeep_core::thread::ThreadStatus;
 
@@ -52,18 +52,34 @@ impl RandomForest {
     /// Checks a wait that is open at rest: no child answers it, and the children that hold it up
     /// cannot be revived.
     fn check_open_wait(&self, loaded: &LoadedThread) {
-        let head = &loaded.head.value;
-        let Some(wait) = &head.wait else { return };
-        for child in self.children(loaded) {
-            if wait.numbers.contains(&child.chain.value.number) {
-                let (id, parent) = (&child.thread.value.id, &loaded.thread.value.id);
-                let stands = &child.head.value;
-                assert!(
-                    is_interrupted(&child),
-                    "{parent} is not told of {id}: {stands:#?}"
-                );
-            }
+        for child in self.awaited_children(loaded) {
+            let (id, parent) = (&child.thread.value.id, &loaded.thread.value.id);
+            let stands = &child.head.value;
+            assert!(
+                is_interrupted(&child) || is_to_be_resumed(stands),
+                "{parent} is not told of {id}: {stands:#?}"
+            );
         }
+    }
+
+    /// Children that an open wait of a thread is for.
+    fn awaited_children(&self, loaded: &LoadedThread) -> Vec<LoadedThread> {
+        let wait = loaded.head.value.wait.as_ref();
+        let numbers = wait.map_or(&[][..], |wait| &wait.numbers);
+        let children = self.children(loaded).into_iter();
+        children
+            .filter(|child| child.is_tip() && numbers.contains(&child.chain.value.number))
+            .collect()
+    }
+
+    /// Returns true if a thread waits for a child that is to be resumed and cannot be: it has no
+    /// money, say. At rest each driver has tried, so the wait goes on until its time is over.
+    fn waits_for_refused_resume(&self, loaded: &LoadedThread) -> bool {
+        let awaited = self.awaited_children(loaded);
+        loaded.head.value.status == ThreadStatus::Waiting
+            && awaited
+                .iter()
+                .any(|child| is_to_be_resumed(&child.head.value))
     }
 
     /// Checks everything that must hold once nothing is left to do.
@@ -75,7 +91,12 @@ impl RandomForest {
                 head.status,
                 ThreadStatus::Created | ThreadStatus::Running | ThreadStatus::Waiting
             );
-            assert!(!moves, "{id} stays {}: {head:#?}", head.status);
+            assert!(
+                !moves || self.waits_for_refused_resume(loaded),
+                "{id} stays {}: {head:#?}",
+                head.status
+            );
+            self.check_link(loaded);
             self.check_open_wait(loaded);
             let revived = is_interrupted(loaded)
                 && loaded.chain.value.depth > 0
@@ -106,16 +127,31 @@ impl RandomForest {
             let free = drawn || nothing == (NanoUsd::ZERO, NanoUsd::ZERO, 0);
             assert!(free, "nobody uses the account of {id}: {account:?}");
             if matches!(head.status, ThreadStatus::Cancelled | ThreadStatus::Killed) {
-                for child in self.children(loaded) {
-                    let (child, status) = (&child.thread.value.id, child.head.value.status);
-                    assert!(
-                        status.is_terminal(),
-                        "{id} is {} and its child {child} is {status}",
-                        head.status
-                    );
-                }
+                self.check_ended_children(loaded);
             }
         }
+    }
+
+    /// Checks that the children of a link that was cancelled or killed have ended, but for those
+    /// that were spawned or resumed later.
+    fn check_ended_children(&self, loaded: &LoadedThread) {
+        let (id, ended) = (&loaded.thread.value.id, loaded.head.value.status);
+        for child in self.children(loaded) {
+            let (name, status) = (&child.thread.value.id, child.head.value.status);
+            assert!(
+                status.is_terminal() || self.may_go_on_below(loaded, &child),
+                "{id} is {ended} and its child {name} is {status}"
+            );
+        }
+    }
+
+    /// Checks that a thread which has another after it has ended, and that its chain goes on there.
+    fn check_link(&self, loaded: &LoadedThread) {
+        let (thread, head) = (&loaded.thread.value, &loaded.head.value);
+        assert_eq!(loaded.is_tip(), thread.next.is_none(), "{}", thread.id);
+        let continued = head.status == ThreadStatus::Continued;
+        assert!(!continued || !loaded.is_tip(), "{} ends nowhere", thread.id);
+        assert!(loaded.is_tip() || head.status.is_terminal());
     }
 
     /// Raises and resumes every suspended thread, as often as it takes.
@@ -127,11 +163,16 @@ impl RandomForest {
             let suspended: Vec<LoadedThread> = all
                 .filter(|one| one.head.value.status == ThreadStatus::Suspended)
                 .collect();
-            if suspended.is_empty() {
+            let waits = self.load_all().into_iter();
+            let waits = waits.filter(|one| one.head.value.status == ThreadStatus::Waiting);
+            if waits.count() > 0 {
+                self.count("waits for a refused resume");
+                self.come_to_a_deadline();
+            } else if suspended.is_empty() {
                 return;
             }
             for loaded in suspended {
-                self.resume(&loaded, round);
+                self.raise_and_start(&loaded, round);
             }
             self.world.audit();
         }
@@ -143,13 +184,10 @@ impl RandomForest {
         panic!("something is suspended for ever: {left:#?}");
     }
 
-    fn resume(&mut self, loaded: &LoadedThread, round: u64) {
+    fn raise_and_start(&mut self, loaded: &LoadedThread, round: u64) {
         let (id, used) = (&loaded.thread.value.id, loaded.head.value.counters);
-        let owner = loaded
-            .chain
-            .value
-            .draws_on(&loaded.thread.value.chain)
-            .to_owned();
+        let owner = loaded.chain.value.draws_on(&loaded.thread.value.chain);
+        let owner = self.load(owner).chain.value.tip;
         let caps = ThreadCaps {
             turns: Some(used.run_turns + 50),
             tokens: Some(used.run_tokens + 1_000_000),
@@ -169,14 +207,30 @@ impl RandomForest {
             .cause
             .as_ref()
             .is_some_and(|cause| cause.reason == "budget");
-        if broke && self.load(&owner).head.value.status.is_terminal() && owner != *id {
-            // The account of a thread that has ended cannot be raised.
-            self.count("left without money");
+        // The account of a thread that has ended cannot be raised, and nothing can be left out of a
+        // conversation of which the provider counts more than its texts have.
+        let left = match loaded.head.value.cause.as_ref().map(|cause| &*cause.code) {
+            Some("window_exceeded" | "handoff_impossible") => Some("left without room"),
+            _ if broke && owner != *id => {
+                let ended = self.load(&owner).head.value.status.is_terminal();
+                ended.then_some("left without money")
+            }
+            _ => None,
+        };
+        if let Some(left) = left {
+            self.count(left);
             let name = format!("end/{round}");
             let cancel = Signal::Cancel;
             self.world.service.signal(id, &name, &cancel).unwrap();
-        } else if !self.start(id, None) {
-            self.count("resume refused");
+        } else if !self.start(id, None) && !self.start(id, Self::fork_input(loaded)) {
+            self.count("start at rest refused");
         }
+    }
+
+    /// The input that a fork is resumed with: its version may leave nothing to answer.
+    fn fork_input(loaded: &LoadedThread) -> Option<&'static str> {
+        let cause = loaded.head.value.cause.as_ref();
+        let forked = cause.is_some_and(|cause| cause.code == "forked");
+        forked.then_some("go on")
     }
 }

@@ -175,9 +175,16 @@ impl RunnerFixture {
         let of = held.handed.loaded.thread.value.id.clone();
         if of != thread {
             self.held.remove(thread);
-            self.threads.push(of.clone());
         }
+        self.note_thread(&of);
         self.held.insert(of, held);
+    }
+
+    /// Adds a thread to those of the world, unless it is one of them.
+    pub fn note_thread(&mut self, thread: &str) {
+        if !self.threads.iter().any(|known| known == thread) {
+            self.threads.push(thread.to_owned());
+        }
     }
 
     pub fn submit(&mut self, thread: &str, outcome: StepOutcome) -> Result<StepHandle, Error> {

@@ -55,6 +55,9 @@ impl RandomForest {
             _ if !self.has_room() => self.count("no room"),
             ThreadStatus::Running => drop(self.claim(thread, 2)),
             ThreadStatus::Waiting => drop(self.claim(thread, 1)),
+            _ if status.is_terminal() => {
+                self.resume(thread, None);
+            }
             _ => drop(self.start(thread, None)),
         }
         self.load(thread).head.value != before
