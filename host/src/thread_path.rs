@@ -88,8 +88,8 @@ impl ThreadPath {
         Some(LastVersions { after: 0, count })
     }
 
-    /// Returns the version before a version on the path; 0 for the first, and for one that is not on
-    /// the path.
+    /// Returns the version before a version on the path; 0 for the first, and for one that is not
+    /// on the path.
     pub fn version_before(&self, version: u64) -> u64 {
         let mut before = 0;
         for range in &self.ranges {

@@ -28,6 +28,11 @@ impl MapLibrary {
     /// `default` at 1 and 2 USD a million, tools `read` (idempotent), `write` (not) and `ask`
     /// (needs consent).
     pub fn small() -> Self {
+        Self::small_with_window(200_000)
+    }
+
+    /// The same, whose model has a window of so many tokens.
+    pub fn small_with_window(window: u64) -> Self {
         let tool = |name: &str, idempotent: bool, consent: bool| {
             serde_json::json!({
                 "name": name, "description": "a tool", "schema": {"type": "object"},
@@ -62,10 +67,11 @@ impl MapLibrary {
             .with(
                 "model",
                 "default",
-                concat!(
-                    r#"{"name":"default","provider":"p","window":200000,"output":400,"#,
-                    r#""prices":{"input":"1","output":"2"}}"#
-                ),
+                &serde_json::json!({
+                    "name": "default", "provider": "p", "window": window, "output": 400,
+                    "prices": {"input": "1", "output": "2"},
+                })
+                .to_string(),
             )
             .with("tool", "read", &tool("read", true, false))
             .with("tool", "write", &tool("write", false, false))

@@ -2,9 +2,9 @@
 //! provider sees the same bytes as before.
 
 use crate::error::CallError;
-use crate::models::{CompletionRequest, ToolSpec};
+use crate::models::{CompletionRequest, FailureKind, ModelFailure, ToolSpec};
 use crate::tenant::Tenant;
-use crate::wit::llm;
+use crate::wit::{self, llm};
 
 /// The request of a thread's model calls: each adds to it, nothing of it is copied.
 #[derive(Debug, Default)]
@@ -43,6 +43,26 @@ impl ThreadConversation {
         request.messages.extend(asked.messages.iter().cloned());
         self.held_version = version;
         Ok(())
+    }
+
+    /// As [`Self::extend`]. A conversation that cannot be made, because stored entries of it are
+    /// damaged, is a call that fails before anything is sent: the money is given back.
+    pub(super) async fn extend_or_refuse(
+        &mut self,
+        tenant: &Tenant,
+        thread: &str,
+        version: u64,
+        asked: &llm::Request,
+    ) -> Result<Option<ModelFailure>, CallError> {
+        match self.extend(tenant, thread, version, asked).await {
+            Ok(()) => Ok(None),
+            Err(CallError::Refused(wit::Error::Corrupt(damage))) => {
+                let kind = FailureKind::Permanent;
+                let unread = ModelFailure::new(kind, "history_unreadable", damage.message);
+                Ok(Some(unread.not_sent()))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Completes the request for a step, for the provider that knows the model by this name.

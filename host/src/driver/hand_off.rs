@@ -1,5 +1,6 @@
 //! Runs that go on in another thread, for the tree that they belong to.
 
+use crate::tenant::Tenant;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -36,6 +37,19 @@ impl HandOffLog {
         let log = self.0.as_ref();
         log.map_or_else(Vec::new, |log| std::mem::take(&mut *log.lock()))
     }
+}
+
+/// Returns the reason why a thread was handed off without the summary that was to be written, as
+/// its last entry tells it. It is only for listeners: `None` where it cannot be read.
+pub(super) async fn read_summary_problem(tenant: &Tenant, thread: &str) -> Option<String> {
+    let version = tenant.get(thread).await.ok()?.version;
+    let last = tenant
+        .events(thread, version.checked_sub(1)?, 1, None)
+        .await;
+    last.ok()?.events.iter().find_map(|event| {
+        let body: serde_json::Value = serde_json::from_str(&event.body).ok()?;
+        Some(body["summary_problem"].as_str()?.to_owned())
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! One step of one run: performed, then submitted.
 
 use super::conversation::ThreadConversation;
+use super::hand_off::read_summary_problem;
 use super::run_admission::RunAdmission;
 use super::{
     DriveError, Driver, DurableReply, EventSink, RunEvent, StopLevel, StopReceiver, ThreadCosts,
@@ -8,12 +9,10 @@ use super::{
 };
 use crate::ceilings::{PendingSettlement, RunPermit, ToolCallOutcome};
 use crate::component::convert;
-use crate::error::CallError;
 use crate::models::{
     BoxFuture, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, ModelProvider,
     OnDelta, ReplyDelta,
 };
-use crate::tenant::Tenant;
 use crate::wit::{self, llm, runner};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -128,19 +127,6 @@ impl ModelProvider for ObservedProvider<'_> {
         self.asked.store(true, Ordering::Relaxed);
         self.provider.complete(request, on_delta)
     }
-}
-
-/// Returns the reason why a thread was handed off without the summary that was to be written, as its
-/// last entry tells it. It is only for listeners: `None` where it cannot be read.
-async fn read_summary_problem(tenant: &Tenant, thread: &str) -> Option<String> {
-    let version = tenant.get(thread).await.ok()?.version;
-    let last = tenant
-        .events(thread, version.checked_sub(1)?, 1, None)
-        .await;
-    last.ok()?.events.iter().find_map(|event| {
-        let body: serde_json::Value = serde_json::from_str(&event.body).ok()?;
-        Some(body["summary_problem"].as_str()?.to_owned())
-    })
 }
 
 impl Run<'_> {
@@ -289,20 +275,10 @@ impl Run<'_> {
                 ..stopped
             }));
         }
-        let extended = self
-            .conversation
-            .extend(&self.driver.tenant, &self.thread, step.version, asked)
-            .await;
-        match extended {
-            Ok(()) => {}
-            // The conversation cannot be made, so nothing is sent and the money is given back.
-            Err(CallError::Refused(wit::Error::Corrupt(damage))) => {
-                let kind = FailureKind::Permanent;
-                let unread = ModelFailure::new(kind, "history_unreadable", damage.message);
-                let unread = unread.not_sent();
-                return Ok(runner::Outcome::Failure(convert::failure_to_wit(&unread)));
-            }
-            Err(error) => return Err(error.into()),
+        let (tenant, conversation) = (&self.driver.tenant, &mut self.conversation);
+        let extended = conversation.extend_or_refuse(tenant, &self.thread, step.version, asked);
+        if let Some(unread) = extended.await? {
+            return Ok(runner::Outcome::Failure(convert::failure_to_wit(&unread)));
         }
         let (provider, name) = match self.driver.models.provider(&asked.model) {
             Ok(found) => found,

@@ -49,6 +49,8 @@ fn damage_one(forest: &RandomForest, which: u8, collection: u8, delete: bool) ->
             }
             None
         }
+        // The record of a chain is that of all its links.
+        "chain" if victim.chain_key() != key || !victim.is_tip() => None,
         collection => {
             damage(store, collection, &key, delete);
             Some(victim.thread.value.id.clone())

@@ -3,12 +3,15 @@
 
 use super::fixture::{ThreadFamily, ToolCallResult};
 use crate::history::branch_fixture::{PlantedLink, plant_link};
-use crate::runner::fixture::{calls, fails, says};
+use crate::runner::fixture::{RunnerFixture, calls, fails, says};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use threadkeep::storage::memory::MemoryStore;
 use threadkeep_core::history::escaped_bytes;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{ANSWER_BYTES_MAX, StepOutcome};
+use threadkeep_tests::fixture::MapLibrary;
 
 fn parse_answer(got: &ToolCallResult) -> Value {
     assert!(!got.1, "{got:?}");
@@ -92,7 +95,10 @@ fn several_answers_of_one_reply_stay_whole() {
 /// Everything left out or cut is named.
 #[test]
 fn a_transcript_shows_the_newest_messages() {
-    let mut family = ThreadFamily::new();
+    let mut family = ThreadFamily::in_world(RunnerFixture::over(
+        Arc::new(MemoryStore::new()),
+        MapLibrary::small_with_window(20_000_000),
+    ));
     let boss = family.boss.clone();
     let child = family.spawn_running("work");
     let caps = ThreadCaps {

@@ -3,6 +3,8 @@
 use super::answer_tables::cause;
 use super::fixture::{RunnerFixture, calls, fails, raise, reply, says, usage, user};
 use crate::history::code;
+use std::sync::Arc;
+use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::service::Error;
 use threadkeep_core::history::parse_user;
 use threadkeep_core::limits::ThreadCaps;
@@ -10,6 +12,13 @@ use threadkeep_core::runner::{
     HolderProof, LlmCompletion, REPLY_BYTES_MAX, ReplyBlock, Signal, StepOutcome,
 };
 use threadkeep_core::thread::{MAIL_MAX, StepKind};
+use threadkeep_tests::fixture::MapLibrary;
+
+/// A world whose model takes more than any conversation here has.
+fn world_with_a_wide_window() -> RunnerFixture {
+    let library = MapLibrary::small_with_window(20_000_000);
+    RunnerFixture::over(Arc::new(MemoryStore::new()), library)
+}
 
 fn send(world: &RunnerFixture, thread: &str, text: &str) -> Result<(), Error> {
     let signal = Signal::Message(parse_user(&user(text)).unwrap());
@@ -22,7 +31,7 @@ fn send(world: &RunnerFixture, thread: &str, text: &str) -> Result<(), Error> {
 /// entries that do not fit one page.
 #[test]
 fn a_step_carries_every_message_or_says_from_where_to_read() {
-    let mut world = RunnerFixture::new();
+    let mut world = world_with_a_wide_window();
     let thread = world.create(Some("work"));
     world.start(&thread, None).unwrap();
     for _ in 0..2 {
@@ -93,7 +102,7 @@ fn values_within_their_bounds_can_be_committed() {
             "running",
         ),
     ] {
-        let mut world = RunnerFixture::new();
+        let mut world = world_with_a_wide_window();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
         send(&world, &thread, &"m".repeat(380_000)).unwrap();
