@@ -264,15 +264,14 @@ impl NativePlayer {
         }
         let mut messages = held["messages"].as_array().expect("messages").clone();
         let (after, mut cursor) = (held["version"].as_u64().expect("a version"), Value::Null);
-        while after < since {
+        let mut lacks = after < since;
+        while lacks {
             let thread = &step["thread"];
             let given = json!({"thread": thread, "after": after, "until": since, "cursor": cursor});
             let page = self.call("transcript.messages", &given)["ok"].clone();
             messages.extend(page["messages"].as_array().expect("messages").clone());
             cursor = page["cursor"].clone();
-            if cursor.is_null() {
-                break;
-            }
+            lacks = !cursor.is_null();
         }
         messages.extend(asked["messages"].as_array().expect("messages").clone());
         held["messages"] = Value::Array(messages);

@@ -66,7 +66,7 @@ async fn the_tip_is_found_past_an_unreadable_link() {
     let store = Arc::new(MemoryStore::new());
     let first = chain_of_three(&store);
     let broken = CommitOp::Put {
-        key: RecordKey::new(key::THREAD, &id::key("second")),
+        key: RecordKey::new(key::THREAD, id::key("second")),
         expect: RecordExpectation::Any,
         value: "{".to_owned(),
     };
