@@ -185,6 +185,7 @@ fn handing_off_component() -> Vec<u8> {
         export("runner@0.1.0#start", &start_code(), HANDLE),
         export("runner@0.1.0#submit", &submit_code(), STEP),
         export("runner@0.1.0#ready", "", EMPTY),
+        export("transcript@0.1.0#events", "", EMPTY),
         export("registry@0.1.0#get", &get_code(), THREAD),
         export("transcript@0.1.0#messages", &messages, PAGE),
         export("ledger@0.1.0#tree", &count, EMPTY),

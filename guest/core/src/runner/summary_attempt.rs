@@ -76,10 +76,16 @@ pub(super) fn admit_summary(
 ) -> SummaryAdmission {
     let (terms, model) = (summary_terms(summary), &summary.model);
     let Some(request) = summary_request(window, Some(pending), terms) else {
-        let (name, window) = (&model.name, model.window);
-        return SummaryAdmission::Forbidden(format!(
-            "the window of {name}, {window} tokens, is too small for the request of a summary"
-        ));
+        let (name, window, spend) = (&model.name, model.window, summary.spend);
+        let room = model.window.saturating_sub(terms.output);
+        let prices = model.prices.unwrap_or_default();
+        let problem = match prices.affordable_input(spend, terms.output) < room {
+            true => format!("the {spend} USD that a summary may cost buy no request of {name}"),
+            false => format!(
+                "the window of {name}, {window} tokens, is too small for the request of a summary"
+            ),
+        };
+        return SummaryAdmission::Forbidden(problem);
     };
     let prices = model.prices.unwrap_or_default();
     let input = estimate_input_tokens(request.size.tokens);
