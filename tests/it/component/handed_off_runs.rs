@@ -1,5 +1,5 @@
-//! A run that goes on in another thread than it began in. The component cannot hand a run off yet,
-//! so a small one that does takes its place: it names the thread `old-1` until the first reply, and
+//! A run that goes on in another thread than it began in. A small component takes the place of the
+//! real one, so that each answer is known: it names the thread `old-1` until the first reply, and
 //! `new-1` from then on.
 
 use super::project::engine_with;

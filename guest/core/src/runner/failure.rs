@@ -23,13 +23,8 @@ const KINDS: [&str; 6] = [
 /// code.
 const CEILING: &str = "ceiling_";
 
-/// Records a failed model call and settles the known usage. The run waits for the next attempt, or
-/// is suspended.
-pub(super) fn apply_failure(
-    change: &mut ThreadChange<'_>,
-    tries: u32,
-    failure: &LlmFailure,
-) -> RunTransition {
+/// Counts the time of an attempt that failed or was stopped, settles it, and keeps its text.
+pub(super) fn settle_failed_attempt(change: &mut ThreadChange<'_>, failure: &LlmFailure) {
     count_time(change);
     settle_attempt(
         change,
@@ -38,6 +33,16 @@ pub(super) fn apply_failure(
         &failure.partial,
     );
     push_partial(change, &failure.partial);
+}
+
+/// Records a failed model call and settles the known usage. The run waits for the next attempt, or
+/// is suspended.
+pub(super) fn apply_failure(
+    change: &mut ThreadChange<'_>,
+    tries: u32,
+    failure: &LlmFailure,
+) -> RunTransition {
+    settle_failed_attempt(change, failure);
     let code = cut(&failure.code, 100);
     // A failure that repeats unchanged and may cost something each time is tried twice, not four
     // times.
@@ -137,14 +142,7 @@ pub(super) fn apply_driver_stop(
     change: &mut ThreadChange<'_>,
     failure: &LlmFailure,
 ) -> RunTransition {
-    count_time(change);
-    settle_attempt(
-        change,
-        failure.usage,
-        failure.may_have_cost(),
-        &failure.partial,
-    );
-    push_partial(change, &failure.partial);
+    settle_failed_attempt(change, failure);
     let message = "the driver stopped the run: resume to go on";
     RunTransition::Stop(StatusCause::new("error", "stopped", message))
 }

@@ -20,7 +20,8 @@ use crate::history::{CommitReason, ContextInjected, Event, MessageRole, ThreadHa
 use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{
-    BasePart, Head, HistoryBase, InboxMessage, LinkSuccessor, ThreadStatus, open_successor,
+    BasePart, Head, HistoryBase, InboxMessage, LinkSuccessor, ThreadStatus, WindowCount,
+    open_successor,
 };
 use crate::{hash, id};
 
@@ -150,7 +151,6 @@ fn base_of(
 
 /// Gives the head of the successor what belongs to the run and the chain.
 fn carry_run(head: &mut Head, run: &Head, pin: &PinnedSettings) {
-    head.run = run.run;
     head.token = run.token;
     head.holder.clone_from(&run.holder);
     head.request.clone_from(&run.request);
@@ -161,7 +161,7 @@ fn carry_run(head: &mut Head, run: &Head, pin: &PinnedSettings) {
     head.hand_offs = run.hand_offs + 1;
     head.shortened = run.phase.as_ref().is_some_and(|phase| phase.overflow);
     head.prefix = String::new();
-    (head.context, head.estimated, head.window_bytes) = (0, 0, 0);
+    head.set_window_count(WindowCount::default());
     add_fixed_parts(head, pin);
 }
 

@@ -5,7 +5,7 @@
 //! it is handed off without one, and the event says why.
 
 use super::admission::{estimate_input_tokens, hand_out_step, hold_money, model_call_time};
-use super::failure::{known_kind, push_failure, push_partial, transient_retry_millis};
+use super::failure::{known_kind, push_failure, settle_failed_attempt, transient_retry_millis};
 use super::hand_off_terms::{PreparedHandOff, SummaryProblem};
 use super::reply::provider_word;
 use super::reply_blocks::{LlmCompletion, ReplyBlock};
@@ -198,14 +198,7 @@ pub(super) fn apply_summary_failure(
     pin: &PinnedSettings,
     failure: &LlmFailure,
 ) -> RunTransition {
-    count_time(change);
-    settle_attempt(
-        change,
-        failure.usage,
-        failure.may_have_cost(),
-        &failure.partial,
-    );
-    push_partial(change, &failure.partial);
+    settle_failed_attempt(change, failure);
     let tries = change.head.phase.as_ref().map_or(1, |phase| phase.tries);
     let settings = pin.continuation();
     let again = settings
