@@ -107,6 +107,49 @@ fn doctor_says_who_writes_summaries_without_the_tier() {
     assert_eq!(found["exit"], 0);
 }
 
+/// Symptom: a `summary_directive` or `summary_model` that is not there was marked at each directive
+/// and not at the setting that names it. Kind: what settings of coordination name.
+#[test]
+fn doctor_marks_what_a_setting_names_and_is_not_there() {
+    for (key, name, problem) in [
+        ("summary_model", "nope", "there is no such model or tier"),
+        (
+            "summary_directive",
+            "my/brief",
+            "there is no such directive",
+        ),
+    ] {
+        let project = CliProject::new();
+        let settings = format!("coordination: {{continuation: {{{key}: {name}}}}}\n");
+        project.write(FILE, &settings);
+        let found = project.json(&["doctor"]);
+        let item = item(&found, &format!("continuation.{key}"));
+        assert_eq!(
+            (&item["state"], &item["origin"]),
+            (&json!("bad"), &json!(FILE)),
+            "{item}"
+        );
+        assert_eq!(item["value"], format!("{name}: {problem}"));
+        let missing = found["missing"].to_string();
+        assert!(
+            missing.contains(&format!("continuation.{key}")),
+            "{missing}"
+        );
+    }
+    let project = CliProject::new();
+    project.write(
+        FILE,
+        "coordination: {continuation: {summary_directive: my/brief}}\n",
+    );
+    project.write(
+        ".ai/directives/my/brief.md",
+        "---\ninputs: {transcript_content: {}}\n---\n${inputs.transcript_content}\n",
+    );
+    let found = project.json(&["doctor"]);
+    let item = item(&found, "continuation.summary_directive");
+    assert_eq!((&item["state"], &found["exit"]), (&json!("ok"), &json!(0)));
+}
+
 #[test]
 fn settings_that_do_not_hold_are_refused_and_doctor_says_so() {
     let project = CliProject::new();

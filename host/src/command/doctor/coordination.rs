@@ -11,7 +11,8 @@ use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 use threadkeep_cli::answer::{DoctorSection, ItemState};
 use threadkeep_units::coordination::{
-    COORDINATION_KEYS, CoordinationKey, SUMMARY_MODEL, SUMMARY_TIER, TRANSCRIPT_INTEGRITY,
+    BUILTIN_SUMMARY, COORDINATION_KEYS, CoordinationKey, SUMMARY_DIRECTIVE, SUMMARY_MODEL,
+    SUMMARY_TIER, TRANSCRIPT_INTEGRITY,
 };
 
 /// Most directives whose front matter is looked at: the library lists no more names at once.
@@ -49,7 +50,18 @@ pub async fn check_coordination(
             Some((value, place.as_str()))
         });
         let set = set.filter(|(value, _)| !value.is_null() || key.takes_null());
-        add_value(&mut section, key, set, providers);
+        let none = file.as_ref().is_some_and(|(document, _)| {
+            let place = SUMMARY_DIRECTIVE.path.replace('.', "/");
+            document.pointer(&format!("/{place}")) == Some(&Value::Null)
+        });
+        let missing = |value: &str| match none {
+            true => None,
+            false => find_missing(project, key, value, providers),
+        };
+        if let Some(problem) = add_value(&mut section, key, set, missing) {
+            let place = set.map_or("the model table", |(_, place)| place);
+            findings.add_problem(problem, format!("correct it in {place}"));
+        }
     }
     add_directives(project, &mut section);
     let good = match tried.create(minimal_draft(None, String::new())).await {
@@ -76,13 +88,36 @@ fn is_of_coordination(field: &str, top_keys: &[String]) -> bool {
     top == "coordination" || top_keys.iter().any(|key| key == top)
 }
 
-/// Adds the value of a key: that of the file, or the default.
+/// Describes what a value names and the project does not have.
+fn find_missing(
+    project: &ExaminedProject,
+    key: CoordinationKey,
+    value: &str,
+    providers: &ProviderStatuses,
+) -> Option<(ItemState, &'static str)> {
+    if key == SUMMARY_MODEL && !providers.has_model(value) {
+        return Some(match value == SUMMARY_TIER {
+            true => (
+                ItemState::Warning,
+                "there is no such tier, so the thread's own model",
+            ),
+            false => (ItemState::Bad, "there is no such model or tier"),
+        });
+    }
+    let is_missing = key == SUMMARY_DIRECTIVE
+        && value != BUILTIN_SUMMARY
+        && matches!(project.library.document("directive", value), Ok(None));
+    is_missing.then_some((ItemState::Bad, "there is no such directive"))
+}
+
+/// Adds the value of a key: that of the file, or the default. Returns what it names and is not
+/// there, where nothing stands in for it.
 fn add_value(
     section: &mut DoctorSection,
     key: CoordinationKey,
     set: Option<(&Value, &str)>,
-    providers: &ProviderStatuses,
-) {
+    find_missing: impl Fn(&str) -> Option<(ItemState, &'static str)>,
+) -> Option<String> {
     let (value, origin) = match set {
         Some((value, place)) => (value.to_string(), place),
         None => (key.default.to_owned(), "default"),
@@ -92,19 +127,17 @@ fn add_value(
         text => text,
     };
     let name = key.path.trim_start_matches("coordination.");
-    let missing = key == SUMMARY_MODEL && !providers.has_model(value);
-    if missing && value == SUMMARY_TIER {
-        let value = format!("{value}: there is no such tier, so the thread's own model");
-        section.add_item(ItemState::Warning, name, value, Some(origin));
-    } else if missing {
-        let value = format!("{value}: there is no such model or tier");
-        section.add_item(ItemState::Bad, name, value, Some(origin));
-    } else if key == TRANSCRIPT_INTEGRITY {
+    if let Some((state, problem)) = find_missing(value) {
+        section.add_item(state, name, format!("{value}: {problem}"), Some(origin));
+        return (state == ItemState::Bad).then(|| format!("{name} names {value}: {problem}"));
+    }
+    if key == TRANSCRIPT_INTEGRITY {
         let value = format!("{value}: read, and without effect until histories are signed");
         section.add_item(ItemState::Ok, name, value, Some(origin));
     } else {
         section.add_with_origin(name, value, origin);
     }
+    None
 }
 
 /// Adds the directives whose front matter has a summary of its own.
