@@ -58,9 +58,14 @@ impl<P: HostPorts> ThreadService<P> {
     ) -> Result<DocumentPiece, Error> {
         match what {
             "markdown" => {
-                self.render_piece(thread, at, after, &|entry| Ok(transcript::markdown(entry)))
+                let render =
+                    |entry: &Entry, opening: &str| Ok(transcript::markdown(entry, opening));
+                self.render_piece(thread, at, after, &render)
             }
-            "jsonl" => self.render_piece(thread, at, after, &transcript::jsonl),
+            "jsonl" => {
+                let render = |entry: &Entry, _: &str| transcript::jsonl(entry);
+                self.render_piece(thread, at, after, &render)
+            }
             "manifest" | "thread" | "checkpoint" => {
                 let loaded = self.load(thread)?;
                 let at = at.unwrap_or(loaded.head.value.version);
@@ -143,13 +148,18 @@ impl<P: HostPorts> ThreadService<P> {
         thread: &str,
         at: Option<u64>,
         after: u64,
-        render: &dyn Fn(&Entry) -> Result<String, CoreError>,
+        render: &dyn Fn(&Entry, &str) -> Result<String, CoreError>,
     ) -> Result<DocumentPiece, Error> {
         let (loaded, lines, mut cursor) =
             self.entries_up_to(thread, after, ("at", at), PAGE_ENTRIES_MAX)?;
         let (mut text, mut version) = (String::new(), after.min(loaded.head.value.version));
+        // Only the path begins with it, not a further piece.
+        let mut opening = match after {
+            0 => transcript::markdown_opening(&loaded.thread.value),
+            _ => String::new(),
+        };
         for line in &lines {
-            let own = render(&line.entry)?;
+            let own = render(&line.entry, &std::mem::take(&mut opening))?;
             if text.len() + own.len() > PAGE_BYTES_MAX && !text.is_empty() {
                 cursor = Some(version);
                 break;

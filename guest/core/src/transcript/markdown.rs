@@ -15,16 +15,34 @@ use crate::history::{
     ResultEvent, ThreadHandoff, ThreadResumed, ToolResult, UsageCorrected,
 };
 use crate::json;
+use crate::thread::ThreadRecord;
 use std::fmt::Write;
 use threadkeep_units::printable::{is_hidden_control, push_visible};
 
 /// Most characters of one tool result or note that the transcript shows. The history holds all.
 const RESULT_CHARS_MAX: usize = 4_000;
 
-/// Renders the part of the transcript that an entry adds, closed by `<!-- version 12, 345 bytes
-/// -->`: its version, and the bytes of the part before the comment.
-pub fn markdown(entry: &Entry) -> String {
+/// Returns the note with which the transcript of a thread opens: the thread that it continues, or
+/// was forked from; nothing for one that begins by itself.
+pub fn markdown_opening(thread: &ThreadRecord) -> String {
     let mut text = String::new();
+    if let Some(previous) = &thread.previous {
+        push_note(&mut text, &format!("continues {}", escape_inline(previous)));
+    } else if let Some(origin) = &thread.fork {
+        let (from, version) = (escape_inline(&origin.thread), origin.version);
+        push_note(
+            &mut text,
+            &format!("forked from {from} at version {version}"),
+        );
+    }
+    text
+}
+
+/// Renders the part of the transcript that an entry adds, closed by `<!-- version 12, 345 bytes
+/// -->`: its version, and the bytes of the part before the comment. `opening` is what stands before
+/// the first entry of the path.
+pub fn markdown(entry: &Entry, opening: &str) -> String {
+    let mut text = opening.to_owned();
     for event in &entry.events {
         push_event(&mut text, entry, event);
     }
@@ -354,17 +372,15 @@ mod tests {
                 "resumed in t-2, with 3 turns: \\*again\\* \\<!-- x",
             ),
         ] {
-            let text = markdown(&entry(vec![event]));
+            let text = markdown(&entry(vec![event]), "");
             assert!(text.starts_with(&format!("*{note}*\n\n")), "{text}");
         }
     }
 
     #[test]
     fn an_entry_is_closed_by_its_version_and_length() {
-        let text = markdown(&entry(vec![Event::Message(Message::text(
-            MessageRole::User,
-            "漢🙂",
-        ))]));
+        let said = Event::Message(Message::text(MessageRole::User, "漢🙂"));
+        let text = markdown(&entry(vec![said.clone()]), "");
         let (shown, comment) = text.rsplit_once("<!--").unwrap();
         assert_eq!(
             shown,
@@ -374,6 +390,19 @@ mod tests {
             comment,
             format!(" version 12, {} bytes -->\n\n", shown.len())
         );
-        assert_eq!(markdown(&entry(Vec::new())), "");
+        assert_eq!(markdown(&entry(Vec::new()), ""), "");
+        // What stands before the first entry is counted with it.
+        let opened = markdown(&entry(vec![said]), "*continues t*\n\n");
+        let (first, comment) = opened.rsplit_once("<!--").unwrap();
+        assert_eq!(first, format!("*continues t*\n\n{shown}"));
+        assert_eq!(
+            comment,
+            format!(" version 12, {} bytes -->\n\n", first.len())
+        );
+        let empty = markdown(&entry(Vec::new()), "*continues t*\n\n");
+        assert!(
+            empty.ends_with("<!-- version 12, 15 bytes -->\n\n"),
+            "{empty}"
+        );
     }
 }

@@ -6,5 +6,5 @@ mod markdown;
 mod thread_json;
 
 pub use jsonl::{jsonl, manifest};
-pub use markdown::markdown;
+pub use markdown::{markdown, markdown_opening};
 pub use thread_json::{state_json, thread_json};
