@@ -398,9 +398,10 @@ impl<P: HostPorts> ThreadService<P> {
     ) -> Result<Option<SummaryRequest>, Error> {
         let settings = pin.map(PinnedSettings::continuation);
         let settings = settings.as_ref().and_then(|pinned| pinned.summary.as_ref());
-        match (&loaded.head.value.phase, step.kind, settings) {
-            (Some(_), Some(StepKind::CallLlm), Some(settings)) => {
-                let terms = runner::summary_terms(settings);
+        let head = &loaded.head.value;
+        match (pin, &head.phase, step.kind, settings) {
+            (Some(pin), Some(_), Some(StepKind::CallLlm), Some(settings)) => {
+                let terms = runner::summary_terms(settings, head, pin);
                 let needs = WindowNeeds {
                     transcript: Some(terms.most()),
                     ..WindowNeeds::default()

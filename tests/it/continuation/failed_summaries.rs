@@ -36,7 +36,7 @@ fn an_impossible_hand_off_ends_the_phase() {
     };
     let most = {
         let settings = pin.continuation();
-        summary_terms(settings.summary.as_ref().unwrap()).most()
+        summary_terms(settings.summary.as_ref().unwrap(), &loaded.head.value, &pin).most()
     };
     let needs = threadkeep_core::continuation::WindowNeeds {
         carried: most,

@@ -268,6 +268,7 @@ fn a_second_hand_off_holds_nothing_that_the_first_left_behind() {
     let summary = summary_of_window(100_000);
     let terms = SummaryTerms {
         summary: &summary,
+        tokens: 300,
         output: 300,
     };
     let version = host.head().version;
@@ -348,6 +349,7 @@ fn a_summary_reads_as_far_as_its_window_takes() {
         let summary = summary_of_window(window);
         let terms = SummaryTerms {
             summary: &summary,
+            tokens: 300,
             output: 300,
         };
         store.take_calls();

@@ -21,8 +21,10 @@ const TRANSCRIPT_TOKENS_MIN: u64 = 128;
 /// The conditions of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SummaryTerms<'a> {
-    /// Its prompt, its model, and the most tokens that are asked for.
+    /// Its prompt and its model.
     pub summary: &'a PinnedSummary,
+    /// The most tokens that are asked for.
+    pub tokens: u64,
     /// Output tokens that are kept free in the window of the model.
     pub output: u64,
 }
@@ -43,7 +45,7 @@ impl SummaryTerms<'_> {
 
     /// Returns the system prompt of the request. It holds nothing of the conversation.
     fn system_prompt(&self) -> String {
-        let tokens = self.summary.tokens;
+        let tokens = self.tokens;
         format!(
             "You write the summary of a conversation between an assistant, its users and its \
              tools, in at most {tokens} tokens. The conversation is in the message as a \
@@ -55,14 +57,14 @@ impl SummaryTerms<'_> {
 
     /// Returns the message of the request as JSON text.
     fn message(&self, transcript: &str) -> String {
-        let text = self.summary.render(transcript);
+        let text = self.summary.render(transcript, self.tokens);
         let message = Event::Message(Message::text(MessageRole::User, text));
         provider_messages_of(0, &[message]).concat()
     }
 
     /// Returns the number of times that the prompt shows the transcript.
     fn shown_times(&self) -> u64 {
-        let length = |transcript| self.summary.render(transcript).len();
+        let length = |transcript| self.summary.render(transcript, self.tokens).len();
         (length("x") - length("")).max(1) as u64
     }
 }

@@ -9,7 +9,7 @@ use crate::history::{
 };
 use crate::json::JsonValue;
 use crate::money::NanoUsd;
-use crate::runner::summary_terms;
+use crate::runner::terms_within;
 use crate::settings::Model;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -114,6 +114,7 @@ fn a_transcript_shows_who_said_what() {
     let summary = summary(8_000, Some("Sum up:\n${inputs.transcript_content}\nEnd."));
     let terms = SummaryTerms {
         summary: &summary,
+        tokens: 300,
         output: 300,
     };
     let note = NoteEvent {
@@ -166,6 +167,7 @@ fn the_oldest_is_left_out_and_the_earlier_summary_stays() {
     let summary = summary(1_500, None);
     let terms = SummaryTerms {
         summary: &summary,
+        tokens: 300,
         output: 300,
     };
     let mut entries = vec![inject_context("FIRST-SUMMARY")];
@@ -187,11 +189,29 @@ fn the_oldest_is_left_out_and_the_earlier_summary_stays() {
     assert!(text.find("does not fit") < text.find("question 39 "));
 }
 
+/// Symptom: a model with a small window was asked for a summary of 4000 tokens, of which the next
+/// link took a tenth: the end, with the pending work, was cut away. Fix: it is asked for what is
+/// carried; what it may write is as before. Kind: prompt and system prompt, more and less.
+#[test]
+fn no_more_is_asked_for_than_is_carried() {
+    let summary = summary(8_000, None);
+    for (carried, asked) in [(u64::MAX, 300), (301, 300), (120, 120), (0, 1)] {
+        let terms = terms_within(&summary, carried);
+        assert_eq!(terms.output, 300, "{carried}");
+        let request = request_of(terms, &[vec![user("hello")]]).unwrap();
+        for text in [message_text(&request), request.system] {
+            let words = format!("at most {asked} tokens");
+            assert!(text.contains(&words), "{carried}: {text}");
+        }
+    }
+}
+
 #[test]
 fn one_message_larger_than_the_window_is_cut() {
     let summary = summary(1_500, None);
     let terms = SummaryTerms {
         summary: &summary,
+        tokens: 300,
         output: 300,
     };
     for script in ["x", "漢", "\n", "\""] {
@@ -233,6 +253,7 @@ fn a_window_without_room_makes_no_request() {
         let summary = summary(window.max(1), None);
         let terms = SummaryTerms {
             summary: &summary,
+            tokens: 300,
             output,
         };
         assert_eq!(
@@ -280,7 +301,7 @@ fn a_request_costs_no_more_than_may_be_spent() {
         );
         let mut summary = PinnedSummary::builtin(Model::parse(&model).unwrap(), 4_000);
         summary.spend = NanoUsd::new(20_000_000);
-        let terms = summary_terms(&summary);
+        let terms = terms_within(&summary, u64::MAX);
         let request = request_of(terms, &entries).expect("it is affordable");
         let prices = summary.model.prices.unwrap();
         let counted = request.size.tokens.saturating_add(request.size.tokens / 8);
@@ -310,7 +331,7 @@ proptest! {
     ) {
         let prompt = "A ${inputs.transcript_content} B ${inputs.transcript_content} C";
         let summary = summary(window, twice.then_some(prompt));
-        let terms = SummaryTerms { summary: &summary, output };
+        let terms = SummaryTerms { summary: &summary, tokens: 300, output };
         let Some(request) = request_of(terms, &entries) else {
             prop_assert!(window < output + 1_500);
             return Ok(());

@@ -101,7 +101,7 @@ fn advance(
     let Some(window) = window else {
         return Ok(HandOffStart::NeedsWindow(WindowNeeds {
             carried: bounds.wanted,
-            transcript: summary.map(|summary| summary_terms(summary).most()),
+            transcript: summary.map(|summary| summary_terms(summary, &change.head, pin).most()),
         }));
     };
     let pending = WindowEntry::pending(&change.thread.id, change.version(), &change.events);
@@ -135,7 +135,8 @@ fn advance(
     if let Some(problem) = tries_problem(change, summary) {
         return Ok(without(problem));
     }
-    Ok(match admit_summary(change, summary, (window, &pending)) {
+    let terms = summary_terms(summary, &change.head, pin);
+    Ok(match admit_summary(change, terms, (window, &pending)) {
         SummaryAdmission::Granted => HandOffStart::Decided,
         SummaryAdmission::Forbidden(problem) => without(problem),
         SummaryAdmission::NoMoney(amount, refusal) => {

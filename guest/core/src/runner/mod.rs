@@ -64,6 +64,8 @@ pub use step::{Step, StepCall, pending_step};
 pub use submission::{LlmFailure, StepOutcome, StepSubmission};
 pub use submit::submit;
 pub use summary_attempt::summary_terms;
+#[cfg(test)]
+pub(crate) use summary_attempt::terms_within;
 
 use crate::continuation::WindowNeeds;
 use crate::error::Error;

@@ -6,7 +6,7 @@
 
 use super::admission::{estimate_input_tokens, hand_out_step, hold_money, model_call_time};
 use super::failure::{known_kind, push_failure, settle_failed_attempt, transient_retry_millis};
-use super::hand_off_terms::{PreparedHandOff, SummaryProblem};
+use super::hand_off_terms::{CarryTerms, PreparedHandOff, SummaryProblem};
 use super::reply::provider_word;
 use super::reply_blocks::{LlmCompletion, ReplyBlock};
 use super::settlement::{count_time, settle_attempt, settle_estimated};
@@ -22,7 +22,7 @@ use crate::ledger::{LedgerRefusal, Usage};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::settings::{PinnedSettings, PinnedSummary};
-use crate::thread::{Hold, StepKind};
+use crate::thread::{Head, Hold, StepKind};
 
 /// The answer to the request for an attempt at a summary.
 #[derive(Debug)]
@@ -49,14 +49,26 @@ fn tries_max(summary: &PinnedSummary) -> u32 {
         .min(RETRIES_MAX + 1)
 }
 
-/// Returns the conditions of the request for a summary. At most half of what may be spent is for
-/// its output, so that some of the conversation is summarized wherever it is dear.
-pub fn summary_terms(summary: &PinnedSummary) -> SummaryTerms<'_> {
+/// Returns the conditions of the request for the summary of a thread that is handed off: no more
+/// is asked for than the next link takes.
+pub fn summary_terms<'a>(
+    summary: &'a PinnedSummary,
+    head: &Head,
+    pin: &PinnedSettings,
+) -> SummaryTerms<'a> {
+    terms_within(summary, CarryTerms::new(head, pin).summary_tokens)
+}
+
+/// Returns the conditions of the request for a summary of which so many tokens are carried. At most
+/// half of what may be spent is for its output, so that some of the conversation is summarized
+/// wherever it is dear. The output may be longer than what is asked for: some models think in it.
+pub(crate) fn terms_within(summary: &PinnedSummary, carried: u64) -> SummaryTerms<'_> {
     let prices = summary.model.prices.unwrap_or_default();
     let half = NanoUsd::new(summary.spend.get() / 2);
     let output = summary.tokens.min(summary.model.output);
     SummaryTerms {
         summary,
+        tokens: summary.tokens.min(carried).max(1),
         output: output.min(prices.affordable_output(half, 0)),
     }
 }
@@ -71,10 +83,10 @@ fn summary_hash(request: &SummaryRequest, summary: &PinnedSummary, output: u64) 
 /// Admits an attempt at the summary of what is in the live window and hands its step out.
 pub(super) fn admit_summary(
     change: &mut ThreadChange<'_>,
-    summary: &PinnedSummary,
+    terms: SummaryTerms<'_>,
     (window, pending): (&LiveWindow, &WindowEntry),
 ) -> SummaryAdmission {
-    let (terms, model) = (summary_terms(summary), &summary.model);
+    let (summary, model) = (terms.summary, &terms.summary.model);
     let Some(request) = summary_request(window, Some(pending), terms) else {
         let (name, window, spend) = (&model.name, model.window, summary.spend);
         let room = model.window.saturating_sub(terms.output);

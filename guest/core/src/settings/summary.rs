@@ -113,7 +113,7 @@ pub struct PinnedSummary {
     pub prompt: String,
     /// The model that writes the summary.
     pub model: Model,
-    /// Most tokens that it is asked to have.
+    /// Most tokens that its model may write. It is asked for fewer where the next link takes fewer.
     pub tokens: u64,
     /// Most attempts.
     pub turns: u64,
@@ -168,11 +168,11 @@ impl PinnedSummary {
         }
     }
 
-    /// Renders the prompt for a conversation.
-    pub fn render(&self, transcript: &str) -> String {
+    /// Renders the prompt for a conversation and the most tokens that are asked for.
+    pub fn render(&self, transcript: &str, tokens: u64) -> String {
         let mut inputs = JsonObject::new();
         inputs.insert(TRANSCRIPT_INPUT.to_owned(), JsonValue::from(transcript));
-        inputs.insert(TOKENS_INPUT.to_owned(), JsonValue::from(self.tokens));
+        inputs.insert(TOKENS_INPUT.to_owned(), JsonValue::from(tokens));
         render_prompt(&self.prompt, &inputs)
     }
 }

@@ -126,7 +126,7 @@ fn a_summary_directive_gives_prompt_model_and_caps() {
     assert_eq!(choice.model_name(Some(&own)), "small");
     let pinned = PinnedSummary::new(&choice, Some(&own), model("small", true)).unwrap();
     assert_eq!((pinned.turns, pinned.spend), (7, NanoUsd::new(500_000_000)));
-    let said = pinned.render("they said ${inputs.max_summary_tokens}");
+    let said = pinned.render("they said ${inputs.max_summary_tokens}", 4_000);
     assert_eq!(
         said,
         "At most 4000:\nthey said ${inputs.max_summary_tokens}\n${x}"
