@@ -126,7 +126,8 @@ fn has_usable_reply(entry: &Entry) -> bool {
     let mut said = false;
     for event in &entry.events {
         match event {
-            Event::Partial(_) => return false,
+            // The beginning of a summary is no reply that was given up.
+            Event::Partial(partial) if !partial.summary => return false,
             Event::Suspended(suspended) if suspended.cause.is_unusable_reply() => return false,
             Event::Message(_)
             | Event::AssistantText(_)
