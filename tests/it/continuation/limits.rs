@@ -57,6 +57,19 @@ fn a_message_that_must_be_carried_and_does_not_fit_suspends() {
     assert_eq!(chain.links.len(), 1);
     assert_eq!(chain.status(), ThreadStatus::Suspended);
     assert_eq!(chain.cause(), "handoff_impossible");
+    let cause = chain.load(&chain.thread).head.value.cause.unwrap();
+    for advice in [
+        "shorter message",
+        "resume_ceiling_tokens",
+        "trigger_threshold",
+    ] {
+        assert!(cause.message.contains(advice), "{}", cause.message);
+    }
+    // As the cause and the command line advise.
+    chain.ask("in short").say("## Pending Work");
+    assert_eq!(chain.links.len(), 2);
+    assert_eq!(chain.status(), ThreadStatus::Running);
+    assert_eq!(chain.request().last().unwrap().1, "in short");
     chain.check();
 }
 

@@ -5,7 +5,7 @@
 //! result, and between a reply with calls and their results stands nothing that a provider would be
 //! sent.
 
-use super::checks::{begin_chat_run, busy_error, check_loop_token, refused_error};
+use super::checks::{ENDED_ADVICE, begin_chat_run, busy_error, check_loop_token, refused_error};
 use super::mail::take_mail;
 use super::outcome::apply_waiting_intent;
 use super::settlement::record_tool_cost;
@@ -94,7 +94,7 @@ fn check_may_append(loaded: &LoadedThread, token: Option<u64>) -> Result<(), Err
         | ThreadStatus::Error
         | ThreadStatus::Cancelled
         | ThreadStatus::Killed
-        | ThreadStatus::Continued => Err(refused_error(loaded, "it has ended: start a new thread")),
+        | ThreadStatus::Continued => Err(refused_error(loaded, ENDED_ADVICE)),
     }
 }
 

@@ -8,6 +8,9 @@ use crate::settings::PinnedSettings;
 use crate::thread::{Head, ThreadStatus, UsageCounters, find_reached_cap};
 use crate::time::{NANOS_MAX, UnixTime};
 
+/// What to do about a thread that has ended.
+pub(super) const ENDED_ADVICE: &str = "it has ended: `resume` goes on with it in a successor";
+
 /// Returns the pin of a thread that must have one by now.
 pub(super) fn require_pin<'a>(
     loaded: &LoadedThread,
@@ -61,7 +64,7 @@ pub(super) fn check_may_start(
         | ThreadStatus::Cancelled
         | ThreadStatus::Killed
         | ThreadStatus::Continued => {
-            return Err(refused_error(loaded, "it has ended: start a new thread"));
+            return Err(refused_error(loaded, ENDED_ADVICE));
         }
     }
     if head.intent.is_some() {
@@ -154,9 +157,7 @@ pub(super) fn check_loop_token(loaded: &LoadedThread, token: u64) -> Result<(), 
             loaded,
             "a driver runs it: its steps are submitted",
         )),
-        status if status.is_terminal() => {
-            Err(refused_error(loaded, "it has ended: start a new thread"))
-        }
+        status if status.is_terminal() => Err(refused_error(loaded, ENDED_ADVICE)),
         _ => Err(refused_error(loaded, "its hold is over: open it again")),
     }
 }

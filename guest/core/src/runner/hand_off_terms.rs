@@ -135,8 +135,8 @@ pub(super) fn impossible_cause(refusal: TrailingRefusal, pin: &PinnedSettings) -
     let message = format!(
         "its context nears the window of {}, and the messages that a hand-off must carry (the last \
          one of a person, and the newest with what belongs to it) have about {tokens} tokens where \
-         {most} may be: begin another thread with what matters, or one with a model of a larger \
-         window",
+         {most} may be: send a shorter message, or begin another thread with what matters, with a \
+         model of a larger window, or with a larger resume_ceiling_tokens or trigger_threshold",
         pin.model.name
     );
     StatusCause::with_bound("limit", "handoff_impossible", message, tokens, most)

@@ -135,7 +135,10 @@ fn signal_ended_thread(
     (name, signal): (&str, Signal),
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
-    let advice = "it has ended and takes no more signals";
+    let advice = match signal.intent() {
+        Some(_) => "it has ended already",
+        None => "it has ended and takes no more signals: `resume` goes on with it",
+    };
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     remember_signal(&mut change, name, &signal);
     let chain = &loaded.chain.value;

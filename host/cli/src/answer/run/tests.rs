@@ -227,7 +227,11 @@ fn advice_follows_the_cause() {
         ),
         ("suspended", Some("provider_context_overflow"), None),
         ("suspended", Some("window_exceeded"), None),
-        ("suspended", Some("handoff_impossible"), None),
+        (
+            "suspended",
+            Some("handoff_impossible"),
+            Some("threadkeep resume a-1 --message TEXT"),
+        ),
         (
             "suspended",
             Some("reply_too_large"),
