@@ -8,8 +8,11 @@ use crate::canned::read_request;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Longest time that an answer is held at a gate: a test that never opens it fails by itself.
+const GATE_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Decides on the number of the request (from 0), its body, and its path with the query.
 type JudgeFunction = dyn Fn(usize, &Value, &str) -> ServerAnswer + Send + Sync;
@@ -85,6 +88,27 @@ impl SeenRequest {
 
 fn text_of(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+/// A gate at which a judge holds its answer until a test opens it. Clones are the same gate.
+#[derive(Debug, Clone, Default)]
+pub struct AnswerGate(Arc<(Mutex<bool>, Condvar)>);
+
+impl AnswerGate {
+    /// Opens the gate, for good.
+    pub fn open(&self) {
+        let (open, changed) = &*self.0;
+        *open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_all();
+    }
+
+    /// Waits until the gate is open, at most two minutes; returns false if it is not.
+    pub fn wait(&self) -> bool {
+        let (open, changed) = &*self.0;
+        let open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = changed.wait_timeout_while(open, GATE_TIME_MAX, |open| !*open);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
 }
 
 /// One piece of an answer's body.

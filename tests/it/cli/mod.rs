@@ -11,6 +11,8 @@ mod doctor;
 pub(crate) mod fixture;
 mod forks;
 mod hidden_controls;
+#[cfg(unix)]
+mod interrupted_hand_offs;
 mod interrupts;
 #[cfg(target_os = "linux")]
 mod io_failures;

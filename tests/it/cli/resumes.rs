@@ -3,9 +3,10 @@
 
 use crate::models::judged_project::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use threadkeep_tests::binary::RunningProcess;
 use threadkeep_tests::judge::{
-    ServerAnswer, call_reply, finish_chunk, read_file_call, text_chunk, text_reply,
+    AnswerGate, ServerAnswer, call_reply, finish_chunk, read_file_call, text_chunk, text_reply,
 };
 
 /// A project whose model calls a tool first, and then answers each request with its number.
@@ -110,21 +111,30 @@ fn a_cancelled_thread_tries_again() {
     assert_eq!(project.json(&["audit"])["exit"], 0);
 }
 
-/// Two processes resume one thread at once: one makes the successor, the other is told of it.
+/// Two processes resume one thread at once: one makes the successor, the other is told of it. The
+/// model answers the first only when the other has ended.
 #[test]
 fn of_two_processes_one_resumes() {
-    let judged = JudgedProject::new(&ProjectPlan::default(), |n, _, _| match n {
-        0 => text_reply("Done."),
-        n => ServerAnswer::stream()
-            .send_chunk(&text_chunk("Half"))
-            .pause_for(Duration::from_secs(4))
-            .send_chunk(&text_chunk(&format!(" and {n}.")))
-            .send_chunk(&finish_chunk("stop"))
-            .send_done(),
+    let gate = AnswerGate::default();
+    let held = gate.clone();
+    let judged = JudgedProject::new(&ProjectPlan::default(), move |n, _, _| {
+        if n > 0 {
+            held.wait();
+        }
+        text_reply(&format!("Answer {n}."))
     });
     let project = &judged.project;
     assert_eq!(judged.run()["status"], "completed");
-    let both = [(); 2].map(|()| project.start(&["resume", "t", "Go on.", "--json"]));
+    let mut both = [(); 2].map(|()| project.start(&["resume", "t", "Go on.", "--json"]));
+    let begun = Instant::now();
+    while both.iter_mut().all(RunningProcess::is_alive) {
+        assert!(
+            begun.elapsed() < Duration::from_secs(100),
+            "none is refused"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    gate.open();
     let answers = both.map(|one| one.wait_for_end().json());
     let (won, lost) = match answers[0]["error"].is_null() {
         true => (&answers[0], &answers[1]),
@@ -140,5 +150,6 @@ fn of_two_processes_one_resumes() {
     assert!(message.contains(successor), "{message}");
     let listed = project.json(&["list"]);
     assert_eq!(listed["threads"].as_array().unwrap().len(), 2, "{listed}");
+    assert_eq!(judged.server.requests().len(), 2);
     assert_eq!(project.json(&["audit"])["exit"], 0);
 }
