@@ -393,7 +393,7 @@ pub struct ListFilter {
     /// Of this task
     #[arg(long, value_name = "NAME")]
     pub task: Option<String>,
-    /// Children of this thread
+    /// Children of this thread, with the later links of those that were continued
     #[arg(long, value_name = "ID")]
     pub parent: Option<String>,
     /// Links of this chain

@@ -204,7 +204,7 @@ impl RunStream {
         screen.note(&format!("  {name} {what}, {bytes} bytes"));
     }
 
-    /// A turn is durable. Shows the cost of the thread so far and how full its window is.
+    /// A turn is durable. Shows the cost of the run's threads so far and how full its window is.
     pub fn show_turn(
         &mut self,
         screen: &mut OutputScreen,

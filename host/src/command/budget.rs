@@ -1,10 +1,9 @@
 //! `budget` and `tree`: the money that threads may spend, and the money of an external loop, such
 //! as a shell script.
 
-use super::fault;
 use super::list::forks_of;
 use super::session::{CommandProject, CommandSession};
-use super::{external_loop, tree_totals, view};
+use super::{chain, external_loop, fault, tree_totals, view};
 use threadkeep::driver::ThreadCosts;
 use threadkeep::error::CallError;
 use threadkeep::tenant::Tenant;
@@ -60,7 +59,9 @@ async fn show(
             owner.map_err(failed)?.spend
         }
     };
+    let continued_in = chain::name_tip(&opened, &named.thread, "budget show", screen).await;
     Ok(screen.print_answer(&BudgetAnswer {
+        continued_in,
         cost: view::cost(&ThreadCosts::from_thread(&thread)),
         thread_id: thread.id,
         status: thread.status,
@@ -91,8 +92,13 @@ async fn hold(
     let asked = hold.estimate;
     let held = tenant
         .hold(&thread, token, &hold.key, to_estimate(asked), deadline)
-        .await
-        .map_err(failed)?;
+        .await;
+    let held = match held {
+        Ok(held) => held,
+        Err(error) => {
+            return Err(chain::explain_refusal(&opened, &thread, "budget hold", &error).await);
+        }
+    };
     opened.refresh_documents(&thread, screen).await;
     screen.set_lost_hint("the same command again prints the number of the call".to_owned());
     Ok(screen.print_answer(&HoldAnswer {

@@ -3,7 +3,9 @@
 use super::fault;
 use super::session::{CommandProject, CommandSession};
 use serde_json::Value;
+use threadkeep::error::CallError;
 use threadkeep::tenant::find_other_tip;
+use threadkeep::wit;
 use threadkeep_cli::answer::ChainAnswer;
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
@@ -107,6 +109,26 @@ pub async fn name_tip(
          {thread}` for all links"
     ));
     Some(tip)
+}
+
+/// Converts the error of a call that takes no other thread than the one that is named: where that
+/// was continued, the tip of its chain is named, whose command would be the same.
+pub async fn explain_refusal(
+    opened: &CommandProject,
+    thread: &str,
+    command: &str,
+    error: &CallError,
+) -> CommandFault {
+    let fault = fault::from_thread_call(opened, thread, error);
+    if !matches!(error, CallError::Refused(wit::Error::Continued(_))) {
+        return fault;
+    }
+    match find_tip(opened, thread).await {
+        Some(tip) => fault.with_hint(format!(
+            "the tip of its chain is {tip}: `threadkeep {command} {tip}`"
+        )),
+        None => fault,
+    }
 }
 
 /// Returns the tip of the chain of a thread, if that is another thread.

@@ -2,7 +2,7 @@
 
 use super::session::{CommandProject, CommandSession};
 use super::thread_path::load_last_entries;
-use super::{fault, view};
+use super::{chain, fault, view};
 use serde_json::{Value, json};
 use std::time::Duration;
 use threadkeep::documents::format_rfc3339;
@@ -35,10 +35,12 @@ pub async fn checkpoints(
     let mut rows: Vec<CheckpointRow> = rows.rev().collect();
     let next = rows.get(asked.limit as usize).map(|row| row.version);
     rows.truncate(asked.limit as usize);
+    let continued_in = chain::name_tip(&opened, &asked.thread, "checkpoints", screen).await;
     Ok(screen.print_answer(&CheckpointsAnswer {
         thread_id: thread.id,
         checkpoints: rows,
         next,
+        continued_in,
         exit: CommandExit::Done,
     }))
 }
@@ -74,8 +76,10 @@ pub async fn fork(
         .await;
     let forked = forked.map_err(|error| fault::from_thread_call(&opened, &thread.id, &error))?;
     opened.refresh_documents(&forked.id, screen).await;
+    let continued_in = chain::name_tip(&opened, &asked.thread, "fork", screen).await;
     Ok(screen.print_answer(&ForkAnswer {
         thread: view::thread(&forked),
+        continued_in,
         exit: CommandExit::Done,
     }))
 }

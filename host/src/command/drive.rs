@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use threadkeep::documents::DocumentWriter;
 use threadkeep::driver::{
-    DriveError, EndedRun, EventSink, RunEvent, StopLevel, StopSender, ThreadResumption,
-    stop_channel,
+    DriveError, EndedRun, EventSink, RunEvent, StopLevel, StopSender, ThreadCosts,
+    ThreadResumption, stop_channel,
 };
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
@@ -98,6 +98,8 @@ pub struct RunWatch<'a> {
     performed: BTreeMap<String, u64>,
     /// The threads that the run has left for the next link of their chain.
     handed_off: Vec<String>,
+    /// What those have cost.
+    left_costs: ThreadCosts,
     left_alone: Vec<LeftAloneRow>,
     stream: RunStream,
     /// The status before, if a thread that has ended is to go on in a successor.
@@ -118,6 +120,7 @@ impl<'a> RunWatch<'a> {
             current: String::new(),
             performed: BTreeMap::new(),
             handed_off: Vec::new(),
+            left_costs: ThreadCosts::default(),
             left_alone: Vec::new(),
             stream,
             resumes: None,
@@ -276,9 +279,11 @@ impl<'a> RunWatch<'a> {
                 from,
                 to,
                 summary_problem,
+                costs,
             } => {
                 stream.show_hand_off(screen, &to, summary_problem.as_deref());
                 self.handed_off.push(from);
+                self.left_costs = self.left_costs.plus(costs);
                 self.current = to;
             }
             RunEvent::Waits { .. } => stream.show_child_wait(screen),
@@ -296,7 +301,10 @@ impl<'a> RunWatch<'a> {
                 costs,
                 context: tokens,
                 window,
-            } => stream.show_turn(screen, &view::cost(&costs), ContextFill { tokens, window }),
+            } => {
+                let costs = view::cost(&self.left_costs.plus(costs));
+                stream.show_turn(screen, &costs, ContextFill { tokens, window });
+            }
             RunEvent::Retry { millis, message } => stream.show_retry(screen, millis, &message),
             RunEvent::Waiting { millis, message } => stream.show_wait(screen, millis, &message),
             RunEvent::Disbelieved { reported, counted } => {
@@ -383,6 +391,7 @@ impl<'a> RunWatch<'a> {
             payer: payer.unwrap_or_else(|_| thread.id.clone()),
             charged,
             handed_off: self.handed_off,
+            left_costs: self.left_costs,
             left_alone: self.left_alone,
         };
         Ok(DriveOutcome {
@@ -488,12 +497,13 @@ struct AnswerParts {
     payer: String,
     charged: Vec<ChargedRow>,
     handed_off: Vec<String>,
+    left_costs: ThreadCosts,
     left_alone: Vec<LeftAloneRow>,
 }
 
 impl AnswerParts {
     fn into_answer(self, opened: &CommandProject, thread: &wit::Thread) -> RunAnswer {
-        let costs = threadkeep::driver::ThreadCosts::from_thread(thread);
+        let costs = self.left_costs.plus(ThreadCosts::from_thread(thread));
         let tree_spend = self.tree.as_ref().map(|tree| tree.spend);
         let tree = self.tree.unwrap_or_default();
         RunAnswer {

@@ -5,10 +5,10 @@
 //! `THREADKEEP_TOKEN` passes it on, and the lease of a lost token ends at its deadline or by
 //! `recover --dead`.
 
-use super::fault;
 use super::input::{InputLine, InputLines};
 use super::session::{CommandProject, CommandSession};
 use super::view;
+use super::{chain, fault};
 use std::time::Duration;
 use threadkeep::documents::format_rfc3339;
 use threadkeep::error::CallError;
@@ -47,7 +47,12 @@ pub async fn open(
     // lock the thread until its deadline.
     let thread_id = tenant.get(&open.thread).await.map_err(failed)?.id;
     let held = tenant.open_thread(&open.thread, &holder, deadline).await;
-    let held = held.map_err(failed)?;
+    let held = match held {
+        Ok(held) => held,
+        Err(error) => {
+            return Err(chain::explain_refusal(&opened, &open.thread, "open", &error).await);
+        }
+    };
     opened.refresh_documents(&thread_id, screen).await;
     screen.set_lost_hint(format!(
         "the token is lost with it: the lease ends after {}, or at once with `threadkeep recover \
@@ -90,7 +95,13 @@ pub async fn append(
         Some(expected) => tenant.append(&thread.id, token, expected, events).await,
         None => append_to_newest(tenant, &thread, token, events).await,
     };
-    let written = written.map_err(|error| failed(with_line_number(error, &lines)))?;
+    let written = match written {
+        Ok(written) => written,
+        Err(error) => {
+            let error = with_line_number(error, &lines);
+            return Err(chain::explain_refusal(&opened, &thread.id, "append", &error).await);
+        }
+    };
     answer_written(&opened, thread.id, written, screen).await
 }
 
@@ -156,7 +167,10 @@ pub async fn close(
     let written = tenant
         .close_thread(&thread, token, close.outcome.as_str(), close.result)
         .await;
-    answer_written(&opened, thread, written.map_err(failed)?, screen).await
+    match written {
+        Ok(written) => answer_written(&opened, thread, written, screen).await,
+        Err(error) => Err(chain::explain_refusal(&opened, &thread, "close", &error).await),
+    }
 }
 
 async fn answer_written(

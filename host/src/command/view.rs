@@ -43,9 +43,14 @@ pub fn parse_json(text: &str) -> Value {
 /// Statuses that are an outcome, too.
 const ENDED: [&str; 5] = ["completed", "error", "cancelled", "killed", "continued"];
 
+/// Returns true if a status is an outcome, too.
+pub fn has_ended(status: &str) -> bool {
+    ENDED.contains(&status)
+}
+
 /// Converts a row of `list`.
 pub fn thread_row(thread: &wit::registry::Row) -> ThreadRow {
-    let ended = ENDED.contains(&thread.status.as_str());
+    let ended = has_ended(&thread.status);
     ThreadRow {
         thread_id: thread.id.clone(),
         directive: thread.directive.clone(),

@@ -95,10 +95,12 @@ pub enum RunEvent {
         to: String,
         /// The reason why no summary opens it, if none does and one was to be written.
         summary_problem: Option<String>,
+        /// Totals of the thread that the run has left, its summary included.
+        costs: ThreadCosts,
     },
     /// A turn is durable.
     Turn {
-        /// Totals that the thread has used so far.
+        /// Totals that the thread has used so far, without those that the run has left.
         costs: ThreadCosts,
         /// Tokens of its next request.
         context: u64,
@@ -187,6 +189,18 @@ impl ThreadCosts {
         Self::from_cost(&thread.cost)
     }
 
+    /// Adds the totals of another thread.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            turns: self.turns.saturating_add(other.turns),
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            spend_nanos: self.spend_nanos.saturating_add(other.spend_nanos),
+            duration_millis: self.duration_millis.saturating_add(other.duration_millis),
+        }
+    }
+
     /// The same of what a thread or a row of a list says that it has used.
     pub fn from_cost(cost: &wit::Cost) -> Self {
         let usage = &cost.usage;
@@ -229,7 +243,8 @@ pub struct EndedRun {
     pub cause: Option<StopCause>,
     /// The result, JSON, if there is one.
     pub result: Option<String>,
-    /// Totals that the thread used.
+    /// Totals that the thread used, without those that the run has left
+    /// ([`RunEvent::HandedOff`]).
     pub costs: ThreadCosts,
     /// Length of the thread's history.
     pub version: u64,

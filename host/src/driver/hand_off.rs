@@ -1,6 +1,8 @@
 //! Runs that go on in another thread, for the tree that they belong to.
 
+use super::events::{RunEvent, ThreadCosts};
 use crate::tenant::Tenant;
+use crate::wit;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -39,13 +41,30 @@ impl HandOffLog {
     }
 }
 
+/// Makes the event of a run that has left a thread. What it tells beside the ids is only for
+/// listeners, and left out where it cannot be read.
+pub(super) async fn report_hand_off(tenant: &Tenant, from: String, to: &str) -> RunEvent {
+    let left = tenant.get(&from).await.ok();
+    let summary_problem = match &left {
+        Some(left) => read_summary_problem(tenant, left).await,
+        None => None,
+    };
+    RunEvent::HandedOff {
+        costs: left
+            .as_ref()
+            .map(ThreadCosts::from_thread)
+            .unwrap_or_default(),
+        summary_problem,
+        from,
+        to: to.to_owned(),
+    }
+}
+
 /// Returns the reason why a thread was handed off without the summary that was to be written, as
-/// its last entry tells it. It is only for listeners: `None` where it cannot be read.
-pub(super) async fn read_summary_problem(tenant: &Tenant, thread: &str) -> Option<String> {
-    let version = tenant.get(thread).await.ok()?.version;
-    let last = tenant
-        .events(thread, version.checked_sub(1)?, 1, None)
-        .await;
+/// its last entry tells it; `None` where it cannot be read.
+async fn read_summary_problem(tenant: &Tenant, thread: &wit::Thread) -> Option<String> {
+    let before = thread.version.checked_sub(1)?;
+    let last = tenant.events(&thread.id, before, 1, None).await;
     last.ok()?.events.iter().find_map(|event| {
         let body: serde_json::Value = serde_json::from_str(&event.body).ok()?;
         Some(body["summary_problem"].as_str()?.to_owned())

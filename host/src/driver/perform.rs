@@ -1,7 +1,7 @@
 //! One step of one run: performed, then submitted.
 
 use super::conversation::ThreadConversation;
-use super::hand_off::read_summary_problem;
+use super::hand_off::report_hand_off;
 use super::run_admission::RunAdmission;
 use super::{
     DriveError, Driver, DurableReply, EventSink, RunEvent, StopLevel, StopReceiver, ThreadCosts,
@@ -151,11 +151,7 @@ impl Run<'_> {
                 self.driver.notify_change(&resumed.old_thread_id);
                 RunEvent::Resumed(Box::new(resumed))
             }
-            None => RunEvent::HandedOff {
-                summary_problem: read_summary_problem(&self.driver.tenant, &from).await,
-                from,
-                to: thread.to_owned(),
-            },
+            None => report_hand_off(&self.driver.tenant, from, thread).await,
         };
         self.sink.emit(event);
         self.sink = self.sink.follow_thread(thread);

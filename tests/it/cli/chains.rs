@@ -126,6 +126,116 @@ fn answers_name_the_tip_in_a_field() {
     }
 }
 
+/// Symptom: `fork`, `checkpoints` and `budget show` of an earlier link said nothing of the thread
+/// that it goes on in. Fix: they do, as `show` does. Kind: commands that read or copy a thread.
+#[test]
+fn forks_checkpoints_and_budgets_name_the_tip() {
+    let project = project_with_chains();
+    for command in [&["fork"][..], &["checkpoints"], &["budget", "show"]] {
+        let name = command.join(" ");
+        let told = project.json(&[command, &["talk"]].concat());
+        assert_eq!(
+            (&told["continued_in"], &told["exit"]),
+            (&json!("talk-2"), &json!(0)),
+            "{told}"
+        );
+        let tip = project.json(&[command, &["talk-2"]].concat());
+        assert_eq!(tip["continued_in"], Value::Null, "{tip}");
+        let shown = project.run(&[command, &["talk"]].concat());
+        let note = format!("talk was continued in talk-2: `threadkeep {name} talk-2`");
+        assert!(shown.err.contains(&note), "{}", shown.err);
+    }
+}
+
+/// Symptom: `open` and `append` of the first of three links named the second, which takes nothing
+/// either. Fix: the tip is named as well. Kind: commands of an external loop.
+#[test]
+fn refused_loops_are_sent_to_the_tip() {
+    let project = project_with_chains();
+    project.continue_thread("talk-2", "talk-3");
+    let hello = r#"{"type":"message","role":"user","content":"Hello."}"#;
+    for (arguments, next) in [
+        (&["open", "talk"][..], "open"),
+        (&["append", "talk"], "append"),
+        (&["close", "talk", "idle", "--token", "talk#1"], "close"),
+        (
+            &[
+                "budget", "hold", "talk", "k", "--token", "talk#1", "--amount", "0.1",
+            ],
+            "budget hold",
+        ),
+    ] {
+        let mut command = project.command(arguments);
+        command.arg("--json");
+        let late = binary::run_with_input(command, hello).json();
+        assert_eq!(late["error"]["code"], "continued", "{late}");
+        let hint = late["error"]["hint"].as_str().unwrap();
+        let expected = format!("`threadkeep {next} talk-3`");
+        assert!(hint.contains(&expected), "{arguments:?}: {hint}");
+    }
+}
+
+/// Symptom: `list --parent` showed a child that was continued as its first link alone, with the
+/// status `continued` and no word of the thread that runs. Kind: the links of a child.
+#[test]
+fn children_are_listed_with_their_later_links() {
+    let project = CliProject::new();
+    project.add_family(5);
+    project.json(&["run", "parent", "--id", "top"]);
+    let children = |project: &CliProject| -> Vec<Value> {
+        let listed = project.json(&["list", "--parent", "top"]);
+        let rows = listed["threads"].as_array().unwrap().iter();
+        rows.map(|row| row["thread_id"].clone()).collect()
+    };
+    let first = children(&project);
+    assert_eq!(first.len(), 1);
+    let child = first[0].as_str().unwrap().to_owned();
+    project.continue_thread(&child, "part-2");
+    project.continue_thread("part-2", "part-3");
+    let expected = [json!("part-3"), json!("part-2"), first[0].clone()];
+    assert_eq!(children(&project), expected);
+}
+
+/// Symptom: the answer of a run that was handed off counted turns, tokens and money of its last
+/// link alone. Fix: those of the links that it has left are added, summaries included. Kind: the
+/// JSON answer, the closing lines, and the line after each turn.
+#[test]
+fn the_cost_of_a_run_is_that_of_all_its_links() {
+    for words in [&["--json"][..], &[]] {
+        let project = CliProject::new();
+        let replies = r#"[{"text": "One.", "usage": {"input": 31000, "output": 10}},
+            {"text": "Two.", "usage": {"input": 500, "output": 20}}]"#;
+        project.write("full.json", replies);
+        let scripted = ["--provider", "scripted:full.json"];
+        let chat = project.command(&[&["chat", "--id", "talk"], &scripted[..]].concat());
+        binary::run_with_input(chat, &format!("{}\n", "long ".repeat(12_000)));
+        let resume = [&["resume", "talk", "And now?"], &scripted[..], words];
+        let said = project.run(&resume.concat());
+        let chain = project.json(&["chain", "talk"]);
+        let totals = &chain["totals"];
+        assert_eq!(
+            (&chain["chain_length"], &totals["turns"]),
+            (&json!(2), &json!(2)),
+            "{chain}"
+        );
+        let input = totals["input_tokens"].as_u64().unwrap();
+        assert!(input > 31_000, "{chain}");
+        if words.is_empty() {
+            let turn = format!("turn 2: {input} input and ");
+            assert!(said.err.contains(&turn), "{}", said.err);
+            let closing = format!("for 2 turns, {input} input and ");
+            assert!(said.err.contains(&closing), "{}", said.err);
+        } else {
+            let answer = said.json();
+            assert_eq!(&answer["cost"], totals, "{answer}");
+            assert_eq!(answer["handed_off"], json!(["talk"]));
+            let last = &chain["chain"][1];
+            assert_ne!(&last["cost"], totals, "{chain}");
+            assert!(answer["text"].as_str().is_some_and(|text| !text.is_empty()));
+        }
+    }
+}
+
 #[test]
 fn chat_goes_on_in_the_tip() {
     let project = project_with_chains();
@@ -232,6 +342,14 @@ fn documents_of_a_thread_that_was_handed_off_are_whole() {
             .join(format!(".ai/threads/{thread}/transcript.md"));
         let file = std::fs::read_to_string(path).unwrap();
         let printed = project.run(&["transcript", thread]).out;
+        assert!(file.starts_with(&format!("# {thread}\n\n")), "{file}");
+        // Both links say where the conversation came from and went.
+        let link = match thread {
+            "talk" => format!("*handed off to {tip}, with "),
+            thread if thread == tip => format!("# {tip}\n\n*continues talk*\n\n"),
+            thread => format!("# {thread}\n\n*forked from {tip} at version "),
+        };
+        assert!(file.contains(&link), "{link:?} is not in {file}");
         let headings = |text: &str| text.lines().filter(|line| line.starts_with("## ")).count();
         assert_eq!(headings(&file), headings(&printed), "{thread}");
         assert!(

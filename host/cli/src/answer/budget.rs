@@ -172,6 +172,8 @@ pub struct BudgetAnswer {
     pub tree_unreadable: Vec<String>,
     /// The account that it draws on.
     pub account: AccountView,
+    /// The tip of its chain, if it was continued.
+    pub continued_in: Option<String>,
     /// The exit code.
     pub exit: CommandExit,
     /// True if the account belongs to its own chain.

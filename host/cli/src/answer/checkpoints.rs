@@ -87,6 +87,8 @@ pub struct CheckpointsAnswer {
     pub checkpoints: Vec<CheckpointRow>,
     /// Where a further call goes on, as its `--at`; none at the first version of the path.
     pub next: Option<u64>,
+    /// The tip of the thread's chain, if it was continued.
+    pub continued_in: Option<String>,
     /// The exit code.
     pub exit: CommandExit,
 }
@@ -173,6 +175,8 @@ impl CommandAnswer for TranscriptAnswer {
 pub struct ForkAnswer {
     /// The new thread.
     pub thread: ThreadView,
+    /// The tip of the chain of the other thread, if that was continued.
+    pub continued_in: Option<String>,
     /// The exit code.
     pub exit: CommandExit,
 }

@@ -218,9 +218,12 @@ pub fn suspended_advice(
         (Some(CapKind::Spend), _) => CapKind::Spend.advice(payer, bound),
         (Some(cap), _) => cap.advice(id, bound),
         // A resume would send the same request; the cause says what to do.
-        (None, "window_exceeded" | "handoff_impossible" | "provider_context_overflow") => {
-            return None;
-        }
+        (None, "window_exceeded" | "provider_context_overflow") => return None,
+        (None, "handoff_impossible") => format!(
+            "send something shorter, from which it goes on: threadkeep resume {id} --message TEXT; \
+             or begin at an earlier version: threadkeep checkpoints {id}, then threadkeep fork {id} \
+             --at VERSION"
+        ),
         (None, "handoff_loop") => format!(
             "look at what it does (threadkeep transcript {id}), then {resume} --message TEXT"
         ),
@@ -277,7 +280,7 @@ pub struct RunAnswer {
     /// Milliseconds that a provider asked to wait.
     #[serde(skip)]
     pub wait: Option<u64>,
-    /// Its own cost.
+    /// Its own cost, and that of the threads that the run has left behind.
     pub cost: ThreadCost,
     /// The spend of it and all threads below it; none if the tree could not be read.
     #[serde(serialize_with = "optional_spend")]

@@ -11,7 +11,7 @@
 
 use super::{BeginCall, GRACE, LOOKS_FAILED_MAX, REVIVALS_MAX, RunTree, TREE_RUNS_MAX};
 use crate::authority::HolderState;
-use crate::driver::{Driver, EndedRun, RunEvent};
+use crate::driver::{Driver, EndedRun, RunEvent, ThreadCosts};
 use crate::error::CallError;
 use crate::tenant::PAGE_THREADS_MAX;
 use crate::wit::ledger::Branch;
@@ -167,6 +167,7 @@ impl RunTree<'_> {
                         from: self.top.clone(),
                         to: next.clone(),
                         summary_problem: None,
+                        costs: ThreadCosts::from_thread(&top),
                     });
                     self.driver.notify_change(&self.top);
                     self.move_top(next.clone());
