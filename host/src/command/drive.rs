@@ -98,7 +98,7 @@ pub struct RunWatch<'a> {
     performed: BTreeMap<String, u64>,
     /// The threads that the run has left for the next link of their chain.
     handed_off: Vec<String>,
-    /// What those have cost.
+    /// Their costs.
     left_costs: ThreadCosts,
     left_alone: Vec<LeftAloneRow>,
     stream: RunStream,

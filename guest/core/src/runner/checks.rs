@@ -8,7 +8,7 @@ use crate::settings::PinnedSettings;
 use crate::thread::{Head, ThreadStatus, UsageCounters, find_reached_cap};
 use crate::time::{NANOS_MAX, UnixTime};
 
-/// What to do about a thread that has ended.
+/// Advice about a thread that has ended.
 pub(super) const ENDED_ADVICE: &str = "it has ended: `resume` goes on with it in a successor";
 
 /// Returns the pin of a thread that must have one by now.

@@ -221,8 +221,8 @@ pub fn suspended_advice(
         (None, "window_exceeded" | "provider_context_overflow") => return None,
         (None, "handoff_impossible") => format!(
             "send something shorter, from which it goes on: threadkeep resume {id} --message TEXT; \
-             or begin at an earlier version: threadkeep checkpoints {id}, then threadkeep fork {id} \
-             --at VERSION"
+             or begin at an earlier version: threadkeep checkpoints {id}, then threadkeep fork \
+             {id} --at VERSION"
         ),
         (None, "handoff_loop") => format!(
             "look at what it does (threadkeep transcript {id}), then {resume} --message TEXT"
