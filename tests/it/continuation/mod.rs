@@ -8,6 +8,7 @@ mod failed_summaries;
 pub mod fixture;
 mod hand_offs;
 mod handed_off_tree;
+mod late_usage;
 mod limits;
 mod long_conversation;
 mod loop_guard;
