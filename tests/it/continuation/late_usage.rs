@@ -112,11 +112,11 @@ fn difference(before: NanoUsd, after: NanoUsd) -> i128 {
     i128::from(after.get()) - i128::from(before.get())
 }
 
-/// Symptom: after a late bill of an earlier link, the cap of the chain was passed, or reached early,
-/// by the difference. Cause: what a link carries was written when it began and never again. Fix: the
-/// tip alone carries, and a correction of an earlier link changes it in the same commit. Kind: every
-/// number that a link takes over from one before it and that a late bill changes: the spend of the
-/// chain, and the tokens of a run that goes on.
+/// Symptom: after a late bill of an earlier link, the cap of the chain was passed, or reached
+/// early, by the difference. Cause: what a link carries was written when it began and never again.
+/// Fix: the tip alone carries, and a correction of an earlier link changes it in the same commit.
+/// Kind: every number that a link takes over from one before it and that a late bill changes: the
+/// spend of the chain, and the tokens of a run that goes on.
 #[test]
 fn a_late_bill_after_a_hand_off_is_carried_by_the_tip() {
     for links in [2, 3] {

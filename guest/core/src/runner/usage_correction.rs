@@ -47,8 +47,8 @@ pub(super) fn record_fenced_usage(
     Ok(CommitDecision::CommitThenFail(Box::new(plan), error))
 }
 
-/// Returns the plan of a change that has noted the real usage of a charged attempt. `tip` is the tip
-/// of the chain where the thread was continued, and is left out where that cannot be read.
+/// Returns the plan of a change that has noted the real usage of a charged attempt. `tip` is the
+/// tip of the chain where the thread was continued, and is left out where that cannot be read.
 ///
 /// # Errors
 /// Those of a plan, and [`Error::NewerFormat`] for a tip that a newer program has written.
