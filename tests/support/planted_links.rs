@@ -128,6 +128,7 @@ fn link_records(old: &ThreadRecord, before: &Head, link: &str, closing: &Entry) 
         status: ThreadStatus::Continued,
         cause: None,
         due: None,
+        carried_spend: None,
         version: closing.version,
         hash: Entry::hash_of(&closing.to_text()),
         ..before.clone()

@@ -145,6 +145,18 @@ impl<P: HostPorts> ThreadService<P> {
         Err(StorageError::Unavailable(CONTENTION.into(), message).into())
     }
 
+    /// Returns the tip of the chain of a thread that was continued; `None` for a tip, and where the
+    /// tip is damaged: what is known of the thread is recorded without it.
+    pub fn readable_tip(&self, loaded: &LoadedThread) -> Result<Option<LoadedThread>, Error> {
+        if loaded.is_tip() {
+            return Ok(None);
+        }
+        match self.load_tip(loaded.clone()) {
+            Err(error) if error.is_damage() => Ok(None),
+            tip => tip.map(Some),
+        }
+    }
+
     /// Returns the keys of the newest children, oldest first.
     fn newest_children(&self, loaded: &LoadedThread) -> Result<Vec<String>, Error> {
         let (start, end) = child_range(&child_index(loaded));

@@ -145,7 +145,9 @@ impl<P: HostPorts> ThreadService<P> {
         let done = self.decide(thread, &|loaded, moment| {
             let known = self.load_admitted_attempt(loaded, version)?;
             let known = known.as_ref().map(|(name, known)| (name.as_str(), known));
-            let decided: CommitDecision = runner::settle(loaded, known, version, bill, moment)?;
+            let tip = self.readable_tip(loaded)?;
+            let links = (loaded, tip.as_ref());
+            let decided: CommitDecision = runner::settle(links, known, version, bill, moment)?;
             Ok(decided)
         })?;
         Ok(match done {

@@ -232,6 +232,9 @@ impl<P: HostPorts> ThreadService<P> {
             };
             let moment = self.with_operator_caps(moment)?;
             let mut inputs = submission.inputs.clone();
+            if submission.token != head.token {
+                inputs.tip = self.readable_tip(loaded)?.map(Box::new);
+            }
             if pending {
                 // The calls of a summary are not performed.
                 let pin = pin.as_deref().filter(|_| head.phase.is_none());

@@ -92,7 +92,7 @@ pub fn request() -> impl Strategy<Value = TreeRequest> {
         1 => any::<u8>().prop_map(Runs),
         3 => (any::<u8>(), any::<bool>()).prop_map(|(t, i)| Resume(t, i)),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(t, v)| Fork(t, v)),
-        3 => any::<u8>().prop_map(Full),
+        6 => any::<u8>().prop_map(Full),
     ]
 }
 

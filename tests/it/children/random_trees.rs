@@ -99,6 +99,9 @@ const OUTCOMES: [&str; 60] = [
     "wake",
 ];
 
+/// Fewest hand-offs of the histories of a test run, whose requests are always the same.
+const HAND_OFFS_MIN: u64 = 20;
+
 #[test]
 fn every_outcome_occurs() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -119,4 +122,6 @@ fn every_outcome_occurs() {
     for what in OUTCOMES {
         assert!(counts.contains_key(what), "{what} never occurred");
     }
+    let handed_off = counts["handed off"];
+    assert!(handed_off >= HAND_OFFS_MIN, "{handed_off} hand-offs");
 }

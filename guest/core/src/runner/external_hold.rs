@@ -12,6 +12,7 @@ use super::admission::{
 };
 use super::checks::{check_deadline, check_loop_token, refused_error};
 use super::settlement::believable_usage;
+use super::usage_correction::plan_correction;
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{AdmittedAttempt, CommitReason, CostSource, Event, ResultEvent, SettledHold};
@@ -23,9 +24,7 @@ use crate::plan::{
     DecisionContext, LoadedThread, StoreWrite, StoredRecord, ThreadChange, WriteCondition,
 };
 use crate::settings::Model;
-use crate::thread::{
-    ExternalHold, HOLDS_MAX, RecordFormat, ReportedUsage, ThreadStatus, find_reached_cap,
-};
+use crate::thread::{ExternalHold, HOLDS_MAX, RecordFormat, ReportedUsage, find_reached_cap};
 use crate::time::UnixTime;
 use crate::{id, key};
 
@@ -268,9 +267,10 @@ fn extend_step(change: &mut ThreadChange<'_>, deadline: UnixTime) {
 }
 
 /// Records the bill of a held call, or of an attempt that was charged. `known` is the record of the
-/// call that `version` admitted, if it was an external loop's.
+/// call that `version` admitted, if it was an external loop's; `tip` the tip of the chain, for a
+/// thread that was continued.
 pub fn settle(
-    loaded: &LoadedThread,
+    (loaded, tip): (&LoadedThread, Option<&LoadedThread>),
     known: Option<(&str, &StoredRecord<Attempt>)>,
     version: u64,
     bill: CallBill,
@@ -320,7 +320,7 @@ pub fn settle(
             change.into_plan(CommitReason::Settled)?,
         )));
     }
-    correct_charged_attempt(change, version, bill)
+    correct_charged_attempt(change, tip, version, bill)
 }
 
 fn repeat_or_conflict(same: bool, digest: &str, told: &str) -> Result<CommitDecision, Error> {
@@ -419,6 +419,7 @@ fn close_external_hold(
 /// holder.
 fn correct_charged_attempt(
     mut change: ThreadChange<'_>,
+    tip: Option<&LoadedThread>,
     version: u64,
     bill: CallBill,
 ) -> Result<CommitDecision, Error> {
@@ -445,9 +446,6 @@ fn correct_charged_attempt(
         );
     }
     told.late = Some(late);
-    let plan = match change.head.status {
-        ThreadStatus::Running => change.into_head_plan()?,
-        _ => change.into_plan(CommitReason::Settled)?,
-    };
+    let plan = plan_correction(change, tip)?;
     Ok(CommitDecision::Commit(Box::new(plan)))
 }

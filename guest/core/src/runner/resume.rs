@@ -208,8 +208,9 @@ fn close_tip(
     change.thread.next = Some(next.to_owned());
     let last = change.chain.last_child_number();
     change.chain.spawned = Some(last);
-    // Its mail is the successor's. An end that it has still to pass on is not for children that the
-    // successor spawns.
+    // Its mail is the successor's, and so is what it carried. An end that it has still to pass on
+    // is not for children that the successor spawns.
+    change.head.carried_spend = None;
     change.head.mail_from = change.head.mail_to;
     change.head.due = None;
     if change.head.sweep.is_some() {

@@ -40,7 +40,8 @@ pub fn submit(
         Ok(None) => return Ok(CommitDecision::Repeat),
         Err(error @ Error::Fenced { .. }) => {
             let usage = submission.outcome.usage();
-            return record_fenced_usage(loaded, submission.version, usage, error, moment);
+            let links = (loaded, submission.inputs.tip.as_deref());
+            return record_fenced_usage(links, submission.version, usage, error, moment);
         }
         Err(error) => return Err(error),
     };

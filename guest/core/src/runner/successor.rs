@@ -118,7 +118,8 @@ fn close_link(change: &mut ThreadChange<'_>, next: &str, carried: &CarriedContex
     release_lease(change, ThreadStatus::Continued);
     change.head.cause = None;
     change.head.phase = None;
-    // The successor takes them.
+    // The successor takes what follows.
+    change.head.carried_spend = None;
     change.head.mail_from = change.head.mail_to;
     change.thread.next = Some(next.to_owned());
     change.thread.outcome = Some(ThreadStatus::Continued);

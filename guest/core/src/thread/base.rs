@@ -5,6 +5,11 @@
 //! its base, so a version names one place among everything that the thread is read along, and so
 //! does the id of a call. Only the log of a history counts from 1: see
 //! [`super::ThreadRecord::position`].
+//!
+//! The hashes of the parts stand in the hash that the thread's own history begins with, so an edit
+//! of an earlier history can be proved. The audit does that. A load, a resume and a fork read the
+//! entries of others as they are stored and hash none of them anew: that would read all of a long
+//! path.
 
 use crate::id;
 use crate::json::record::record;

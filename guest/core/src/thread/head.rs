@@ -63,8 +63,9 @@ pub struct Head {
     pub charged: Vec<ChargedAttempt>,
     /// Usage of the thread so far.
     pub counters: UsageCounters,
-    /// Money that the earlier links of its chain have spent, if there are any: the cap on spend
-    /// bounds the chain.
+    /// Money that the earlier links of its chain have spent, at the tip of a chain of several: the
+    /// cap on spend bounds the chain. A link that was continued carries nothing, so the amount
+    /// stands in one head: a correction of an earlier link changes it there, in the same commit.
     pub carried_spend: Option<NanoUsd>,
     /// Model replies of its base, which are sent again.
     pub carried_turns: u64,

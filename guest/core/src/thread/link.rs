@@ -35,7 +35,8 @@ pub struct LinkSuccessor {
 }
 
 /// Creates the link after a tip in the commit that closes the tip. `closing` is the plan that does
-/// so; it names the link as `next` in the record of the tip. `base` returns what the link rests on,
+/// so; it names the link as `next` in the record of the tip, and removes from its head what the tip
+/// carried: see [`Head::carried_spend`]. `base` returns what the link rests on,
 /// from the tip as that plan leaves it.
 ///
 /// # Errors
@@ -47,7 +48,9 @@ pub fn open_successor(
     (ceiling, takes_draw): (ThreadCaps, bool),
     now: UnixTime,
 ) -> Result<LinkSuccessor, Error> {
-    let after = closing.apply_to(tip)?;
+    let mut after = closing.apply_to(tip)?;
+    // The closed tip carries nothing any more; what it carried goes on to the link.
+    after.head.value.carried_spend = tip.head.value.carried_spend;
     let Some(id) = after.thread.value.next.clone() else {
         let of = &after.thread.value.id;
         return Err(Error::Corrupt(format!(

@@ -29,6 +29,7 @@ struct AccountSums {
 #[derive(Debug, Clone, Default)]
 pub struct LedgerAuditor {
     seen: usize,
+    threads: BTreeMap<String, Value>,
     heads: BTreeMap<String, Value>,
     chains: BTreeMap<String, Value>,
     books: BTreeMap<String, HistoryBook>,
@@ -51,6 +52,7 @@ impl LedgerAuditor {
                 continue;
             };
             let kept = match collection.as_str() {
+                "thread" => &mut self.threads,
                 "head" => &mut self.heads,
                 "chain" => &mut self.chains,
                 _ => continue,
@@ -139,11 +141,32 @@ impl LedgerAuditor {
         }
     }
 
+    /// Checks that the tip of each chain carries what the other links have spent, and no other link
+    /// anything.
+    fn audit_carried_spend(
+        &self,
+        spent_by_chain: &BTreeMap<String, u64>,
+        problems: &mut Vec<String>,
+    ) {
+        for (key, thread) in &self.threads {
+            let (chain, head) = (text(&thread["chain"]).to_lowercase(), &self.heads[key]);
+            let tip = text(&self.chains[&chain]["tip"]).to_lowercase() == *key;
+            let should = match tip {
+                true => spent_by_chain[&chain] - number(&head["counters"]["spend"]),
+                false => 0,
+            };
+            let carried = number(&head["carried_spend"]);
+            if carried != should {
+                problems.push(format!("{key} carries {carried}, not {should}"));
+            }
+        }
+    }
+
     fn audit_accounts(&mut self) {
         let mut sums: BTreeMap<String, AccountSums> = BTreeMap::new();
         let mut problems = Vec::new();
-        for (key, chain) in &self.chains {
-            let (account, head) = (&chain["account"], &self.heads[key]);
+        for chain in self.chains.values() {
+            let account = &chain["account"];
             let above = text(&account["parent"]).to_lowercase();
             if !above.is_empty() {
                 let sum = sums.entry(above).or_default();
@@ -153,16 +176,21 @@ impl LedgerAuditor {
                     sum.reserved += number(&account["limit"]) - number(&account["reported"]);
                 }
             }
+        }
+        let mut spent_by_chain: BTreeMap<String, u64> = BTreeMap::new();
+        for (key, thread) in &self.threads {
+            let (chain, head) = (text(&thread["chain"]).to_lowercase(), &self.heads[key]);
             let (spent, open) = match self.books.get(key) {
                 Some(book) => (book.spent, book.open.map_or(0, |(_, hold)| hold)),
                 None => (0, 0),
             };
             let held = number(&head["hold"]["amount"]);
             let draws = ["created", "running", "waiting", "suspended"];
-            let sum = sums.entry(self.account_key(key)).or_default();
+            let sum = sums.entry(self.account_key(&chain)).or_default();
             sum.users += u64::from(draws.contains(&text(&head["status"])));
             sum.held += held;
             sum.spent += spent;
+            *spent_by_chain.entry(chain).or_default() += spent;
             if held != open {
                 problems.push(format!("{key}: the head holds what its history does not"));
             }
@@ -170,6 +198,7 @@ impl LedgerAuditor {
                 problems.push(format!("{key}: the counter of spend is wrong"));
             }
         }
+        self.audit_carried_spend(&spent_by_chain, &mut problems);
         for (key, should) in &sums {
             let account = &self.chains[key]["account"];
             for (what, should) in [

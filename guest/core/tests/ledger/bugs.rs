@@ -27,9 +27,13 @@ pub enum PlantedBug {
     ClosesEarly,
     /// The amount reported before an account was opened again is reported once more.
     ReportsTwice,
+    /// The next link of a chain begins as if nothing had been spent before it.
+    CapStartsAgain,
+    /// A late bill of an earlier link is not carried by the tip.
+    LateBillNotCarried,
 }
 
-pub const BUGS: [PlantedBug; 10] = [
+pub const BUGS: [PlantedBug; 12] = [
     PlantedBug::ReportReplaces,
     PlantedBug::ReservedTwice,
     PlantedBug::RootSweeps,
@@ -40,6 +44,8 @@ pub const BUGS: [PlantedBug; 10] = [
     PlantedBug::DoubleSettle,
     PlantedBug::ClosesEarly,
     PlantedBug::ReportsTwice,
+    PlantedBug::CapStartsAgain,
+    PlantedBug::LateBillNotCarried,
 ];
 
 /// A chain record that a commit writes.
@@ -119,6 +125,8 @@ pub fn plant_bug(
         PlantedBug::RootSweeps => sweep(store, plan, writes),
         PlantedBug::NoRelease | PlantedBug::DoubleSettle => settle(bug, plan, &mut chains),
         PlantedBug::ClosesEarly => close_early(plan, &mut chains),
+        PlantedBug::CapStartsAgain => carry_nothing(writes),
+        PlantedBug::LateBillNotCarried => leave_tip(plan, writes),
     }
     for chain in chains {
         if let StoreWrite::Put { value, .. } = &mut writes[chain.at] {
@@ -274,5 +282,39 @@ fn close_early(plan: &CommitPlan, chains: &mut [ChainWrite]) {
         chain.set("users", 0);
         chain.set("reserved", 0);
         chain.set("reported", chain.value_now("spent"));
+    }
+}
+
+/// Removes what the heads of a commit carry.
+fn carry_nothing(writes: &mut [StoreWrite]) {
+    for write in writes {
+        if let StoreWrite::Put {
+            collection: "head",
+            value,
+            ..
+        } = write
+        {
+            let mut head: Value = serde_json::from_str(value).expect("a record is JSON");
+            head.as_object_mut()
+                .expect("a record is an object")
+                .remove("carried_spend");
+            *value = head.to_string();
+        }
+    }
+}
+
+/// Drops the write of the tip's head from a commit about an earlier link.
+fn leave_tip(plan: &CommitPlan, writes: &mut Vec<StoreWrite>) {
+    let tip = plan.chain.tip.to_lowercase();
+    if plan.thread.id.to_lowercase() != tip {
+        writes.retain(|write| match write {
+            StoreWrite::Put {
+                collection, key, ..
+            } => *collection != "head" || *key != tip,
+            StoreWrite::Check { .. }
+            | StoreWrite::Delete { .. }
+            | StoreWrite::Append { .. }
+            | StoreWrite::Trim { .. } => true,
+        });
     }
 }

@@ -45,6 +45,9 @@ pub enum RandomRequest {
     Repeat(u16),
     Differ(u16),
     Raise(u16, u64, bool),
+    /// The second number picks a version of the path.
+    Fork(u16, u16),
+    Resume(u16),
     Cancel(u16),
     Kill(u16),
     /// Two requests that are decided at once and committed one after the other.
@@ -83,6 +86,8 @@ fn single_request_strategy() -> impl Strategy<Value = RandomRequest> {
         3 => n().prop_map(Repeat),
         3 => n().prop_map(Differ),
         16 => (n(), raise_strategy(), any::<bool>()).prop_map(|(t, a, h)| Raise(t, a, h)),
+        1 => (n(), n()).prop_map(|(t, v)| Fork(t, v)),
+        8 => n().prop_map(Resume),
         1 => n().prop_map(Cancel),
         1 => n().prop_map(Kill),
         2 => any::<i8>().prop_map(Clock),

@@ -4,10 +4,10 @@
 use super::random_request::RandomRequest;
 use super::world::{RequestAnswer, TestDriver, TestWorld, reply, submission};
 use threadkeep_core::error::Error;
-use threadkeep_core::history::{CostSource, Event};
+use threadkeep_core::history::{CostSource, Entry, Event};
 use threadkeep_core::ledger::LedgerRefusal;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::CommitPlan;
+use threadkeep_core::plan::{CommitPlan, StoreWrite};
 use threadkeep_core::runner::CommitDecision;
 use threadkeep_core::thread::ThreadStatus;
 use threadkeep_core::{id, key};
@@ -27,7 +27,7 @@ impl TestWorld {
             }
             RequestAnswer::Made(CommitDecision::Commit(plan)) => (plan, false),
             RequestAnswer::Made(CommitDecision::NeedsWindow(_)) => {
-                return Err("no conversation here is near its window".to_owned());
+                return Err("the whole window was given already".to_owned());
             }
             RequestAnswer::Made(CommitDecision::CommitThenFail(plan, _)) => (plan, true),
             RequestAnswer::Denied(LedgerRefusal::Integrity(problem)) => {
@@ -61,7 +61,69 @@ impl TestWorld {
             });
         }
         self.track_driver(request, thread, &plan);
+        self.track_links(request, thread, &plan);
+        self.check_cap(&plan)?;
         self.check_debts(thread, before, &plan)
+    }
+
+    /// Counts what the commit did to chains, and takes over a thread that it created beside the one
+    /// that the request names: a fork, or the next link of a chain with its driver.
+    fn track_links(&mut self, request: &RandomRequest, thread: &str, plan: &CommitPlan) {
+        let made = &plan.thread;
+        if made.id == thread || matches!(request, RandomRequest::Spawn(..)) {
+            let corrects = entries_of(plan).iter().any(is_correction);
+            if corrects && plan.chain.tip != made.id {
+                self.count("corrected in an earlier link");
+            }
+            return;
+        }
+        self.threads.push(made.id.clone());
+        if let RandomRequest::Fork(..) = request {
+            self.count("forked");
+            return;
+        }
+        let closed = self.store.load(thread).head.value;
+        let handed_off = closed.status == ThreadStatus::Continued;
+        self.thread_states
+            .insert(thread.to_owned(), (closed.status, None));
+        self.drivers.remove(thread);
+        let step = plan.head.step.as_ref();
+        let driver = TestDriver {
+            thread: made.id.clone(),
+            token: plan.head.token,
+            version: step.map_or(0, |step| step.version),
+            last: None,
+        };
+        self.drivers.insert(made.id.clone(), driver);
+        self.count(match handed_off {
+            true => "handed off",
+            false => "resumed",
+        });
+    }
+
+    /// Checks that an attempt is within the cap on spend of its chain: caps never start again.
+    fn check_cap(&self, plan: &CommitPlan) -> Result<(), String> {
+        let admitted = plan
+            .entry
+            .as_ref()
+            .and_then(|entry| entry.admitted.as_ref());
+        let (Some(admitted), Some(cap)) = (admitted, plan.head.limits.spend) else {
+            return Ok(());
+        };
+        let mut spent = plan.head.counters.spend.saturating_add(admitted.hold);
+        let mut before = plan.thread.previous.clone();
+        while let Some(link) = before {
+            let loaded = self.store.load(&link);
+            spent = spent.saturating_add(loaded.head.value.counters.spend);
+            before = loaded.thread.value.previous;
+        }
+        match spent <= cap {
+            true => Ok(()),
+            false => Err(format!(
+                "the chain of {} comes to {spent:?} with an attempt, and its cap is {cap:?}",
+                plan.thread.id
+            )),
+        }
     }
 
     fn count_refusal(&mut self, request: &RandomRequest, error: Error) -> Result<(), String> {
@@ -111,7 +173,7 @@ impl TestWorld {
             }
             _ => {}
         }
-        if let Some(entry) = &plan.entry {
+        for entry in entries_of(plan) {
             if entry.admitted.is_some() {
                 self.count("admitted");
             }
@@ -162,10 +224,10 @@ impl TestWorld {
         if before.is_empty() {
             return Ok(());
         }
-        let entry = plan.entry.as_ref();
+        let entries = entries_of(plan);
         let raised = |event: &Event| event.kind() == "raised";
-        let raised = entry.is_some_and(|entry| entry.events.iter().any(raised));
-        let spends = entry.is_some_and(|entry| {
+        let raised = entries.iter().any(|entry| entry.events.iter().any(raised));
+        let spends = entries.iter().any(|entry| {
             let spent = |event: &Event| ["tool_result", "usage_corrected"].contains(&event.kind());
             entry.settled.is_some() || entry.events.iter().any(spent)
         });
@@ -188,11 +250,28 @@ impl TestWorld {
                 self.count("closed");
             }
         }
-        let admitted = entry.is_some_and(|entry| entry.admitted.is_some());
+        let admitted = entries.iter().any(|entry| entry.admitted.is_some());
         let owed = self.store.load(thread).account().deficit();
         match admitted && owed > NanoUsd::ZERO {
             true => Err(format!("{thread}: admitted on an account in debt")),
             false => Ok(()),
         }
     }
+}
+
+/// The entries that a plan appends, of whichever threads.
+fn entries_of(plan: &CommitPlan) -> Vec<Entry> {
+    let entries = plan.writes.iter().filter_map(|write| match write {
+        StoreWrite::Append { value, .. } => Some(Entry::from_text(value).expect("an entry")),
+        StoreWrite::Check { .. }
+        | StoreWrite::Put { .. }
+        | StoreWrite::Delete { .. }
+        | StoreWrite::Trim { .. } => None,
+    });
+    entries.collect()
+}
+
+fn is_correction(entry: &Entry) -> bool {
+    let mut events = entry.events.iter();
+    events.any(|event| event.kind() == "usage_corrected")
 }

@@ -43,12 +43,12 @@ impl TestStore {
         let chain: StoredRecord<ChainRecord> = self.get(key::CHAIN, &id::key(&record.value.chain));
         let above = chain.value.above.iter();
         let above = above.map(|above| self.get(key::CHAIN, &id::key(above)));
-        let parent = record.value.parent.as_ref();
-        let parent = parent.zip(chain.value.parent.as_ref());
-        let parent = parent.map(|(parent, of)| {
-            let (version, text) = &self.records[&(key::HEAD.to_owned(), id::key(parent))];
+        let parent = chain.value.parent.as_ref().map(|of| {
+            let above: StoredRecord<ChainRecord> = self.get(key::CHAIN, &id::key(of));
+            let tip = above.value.tip;
+            let (version, text) = &self.records[&(key::HEAD.to_owned(), id::key(&tip))];
             ParentHead {
-                id: parent.clone(),
+                id: tip,
                 chain: of.clone(),
                 version: *version,
                 text: text.clone(),
@@ -61,6 +61,13 @@ impl TestStore {
             head,
             chain,
         }
+    }
+
+    /// The stored text of an own entry of a thread.
+    pub fn entry_text(&self, thread: &ThreadRecord, version: u64) -> Option<&str> {
+        let at = thread.position(version)?.checked_sub(1)?;
+        let lines = self.histories.get(&id::key(&thread.id))?;
+        lines.get(at as usize).map(String::as_str)
     }
 
     /// Writes a batch; returns false if a record has another version.

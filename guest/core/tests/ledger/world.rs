@@ -1,29 +1,26 @@
 //! Trees of chains over a store: requests of drivers and people, decided by core and committed.
 
 use super::bugs::{PlantedBug, plant_bug};
+use super::chains::{PIN_TEXT, may_resume, resolved_draft, start_request, thread_draft};
 use super::random_request::RandomRequest;
 use super::store::TestStore;
 use std::collections::BTreeMap;
 use threadkeep_core::error::Error;
-use threadkeep_core::history::{Entry, Message, MessageRole};
-use threadkeep_core::ledger::{LedgerRefusal, ReserveGrant, TokenPrices, UnknownBill, Usage};
+use threadkeep_core::history::Entry;
+use threadkeep_core::ledger::{LedgerRefusal, TokenPrices, UnknownBill, Usage};
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
+use threadkeep_core::plan::{CommitPlan, DecisionContext, LoadedThread};
 use threadkeep_core::runner::{
     self, CapRaise, CommitDecision, DecisionInputs, HolderProof, KeptPartial, LlmCompletion,
-    LlmFailure, ReplyBlock, Signal, StartRequest, StepOutcome, StepSubmission, ToolOutcome,
-    ToolState,
+    LlmFailure, ReplyBlock, Signal, StepOutcome, StepSubmission, ToolOutcome, ToolState,
 };
-use threadkeep_core::settings::{Model, PinnedSettings, ToolDef};
-use threadkeep_core::thread::{
-    self, ChainPlace, ResolvedDraft, SpawnParent, StepKind, ThreadDraft, ThreadStatus,
-};
+use threadkeep_core::settings::{Model, PinnedContinuation, PinnedSettings, ToolDef};
+use threadkeep_core::thread::{self, ChainPlace, StepKind, ThreadStatus};
 use threadkeep_core::time::UnixTime;
 
-/// Deepest level of chains below a root, and most children of one chain.
-const DEPTH_MAX: usize = 8;
-const WIDTH_MAX: usize = 16;
+/// Tokens that the model takes: few, so that some threads are handed off.
+const WINDOW: u64 = 2_000;
 
 /// A driver that performs a step, or did.
 #[derive(Debug, Clone)]
@@ -52,7 +49,7 @@ pub struct TestWorld {
     pub thread_states: BTreeMap<String, (ThreadStatus, Option<StepKind>)>,
     pub drivers: BTreeMap<String, TestDriver>,
     pub lost: Vec<TestDriver>,
-    pin: PinnedSettings,
+    pub pin: PinnedSettings,
     now: UnixTime,
     commits: u64,
 }
@@ -65,7 +62,7 @@ fn pin() -> PinnedSettings {
         model: Model {
             name: "m".to_owned(),
             provider: "p".to_owned(),
-            window: 100_000,
+            window: WINDOW,
             output: 400,
             call_millis: None,
             rate: None,
@@ -86,7 +83,12 @@ fn pin() -> PinnedSettings {
         }],
         limits: ThreadCaps::NONE,
         capabilities: Vec::new(),
-        continuation: None,
+        continuation: Some(PinnedContinuation {
+            trigger: 900_000,
+            ceiling: 16_000,
+            wait: 60_000,
+            summary: None,
+        }),
     }
 }
 
@@ -203,7 +205,7 @@ impl TestWorld {
         };
         let name = format!("root-{}", self.threads.len());
         let plan = thread::create(
-            &draft(&name),
+            &thread_draft(&name, self.threads.len()),
             resolved_draft(limits),
             ChainPlace::Root,
             self.now,
@@ -275,6 +277,11 @@ impl TestWorld {
                 *through,
                 moment,
             ),
+            RandomRequest::Fork(n, at) => self.fork(self.pick_any(*n), *at, moment)?,
+            RandomRequest::Resume(n) => {
+                let ended = |_: &str, status, _| may_resume(status);
+                self.resume(self.pick(*n, ended), moment)
+            }
             RandomRequest::Cancel(n) => self.signal(self.pick_any(*n), Signal::Cancel, moment),
             RandomRequest::Kill(n) => self.signal(self.pick_any(*n), Signal::Kill, moment),
             RandomRequest::Root(_)
@@ -291,78 +298,29 @@ impl TestWorld {
         Some((thread, answer))
     }
 
-    fn spawn(
-        &self,
-        parent: &str,
-        named: Option<(u64, bool)>,
-        moment: DecisionContext<'_>,
-    ) -> Option<(String, RequestAnswer)> {
-        let loaded = self.store.load(parent);
-        let depth = parent.matches('/').count();
-        let children = loaded.chain.value.children as usize;
-        let runs = loaded.head.value.status.draws_on_account() && loaded.head.value.run > 0;
-        if !runs || depth >= DEPTH_MAX || children >= WIDTH_MAX {
-            return None;
-        }
-        let grant = named.map(|(amount, rest)| match rest {
-            true => ReserveGrant::AtMost(NanoUsd::new(amount)),
-            false => ReserveGrant::Exactly(NanoUsd::new(amount)),
-        });
-        let mut change = ThreadChange::new(&loaded, moment);
-        let funds = match change.fund_child(grant) {
-            Ok(funds) => funds,
-            Err(refusal) => return Some((parent.to_owned(), RequestAnswer::Denied(refusal))),
-        };
-        change.chain.children += 1;
-        let chain = loaded.thread.value.chain.clone();
-        let under = SpawnParent {
-            thread: parent,
-            chain: &chain,
-            number: change.chain.children,
-            depth: change.chain.depth + 1,
-            funds,
-        };
-        let name = format!("{parent}/c{}", self.threads.len());
-        let child = resolved_draft(ThreadCaps::NONE);
-        let child = thread::create(
-            &draft(&name),
-            child,
-            ChainPlace::Child(under),
-            self.now,
-            "000000",
-        );
-        let child = child.ok()?;
-        change.add_created(child).ok()?;
-        let plan = change.into_head_plan().expect("money is consistent");
-        Some((
-            name,
-            RequestAnswer::Made(CommitDecision::Commit(Box::new(plan))),
-        ))
-    }
-
     fn start(
         &self,
         thread: String,
         moment: DecisionContext<'_>,
     ) -> (String, Result<CommitDecision, Error>) {
         let loaded = self.store.load(&thread);
-        let fresh = loaded.thread.value.pin.is_none();
-        let limits = loaded.head.value.limits;
+        let (pin, fresh) = self.pin_of(&loaded);
+        let name = format!("h/{}", self.commits);
+        let decided = self.with_window(&loaded, &|inputs| {
+            let request = start_request(&name, inputs);
+            runner::start(&loaded, Some(&pin), fresh.clone(), None, request, moment)
+        });
+        (thread, decided)
+    }
+
+    /// Returns the settings that a run of the thread has, and what is to be pinned if it has none.
+    pub fn pin_of(&self, loaded: &LoadedThread) -> (PinnedSettings, Option<(String, String)>) {
         let pin = PinnedSettings {
-            limits,
+            limits: loaded.head.value.limits,
             ..self.pin.clone()
         };
-        let fresh = fresh.then(|| ("{}".to_owned(), "pin".to_owned()));
-        let name = format!("h/{}", self.commits);
-        let request = StartRequest {
-            input: Some(Message::text(MessageRole::User, "go")),
-            holder: &name,
-            key: &name,
-            about: None,
-            inputs: DecisionInputs::default(),
-        };
-        let decided = runner::start(&loaded, Some(&pin), fresh, None, request, moment);
-        (thread, decided)
+        let fresh = loaded.thread.value.pin.is_none();
+        (pin, fresh.then(|| (PIN_TEXT.to_owned(), "pin".to_owned())))
     }
 
     fn submit(
@@ -384,16 +342,25 @@ impl TestWorld {
         submission: StepSubmission,
         moment: DecisionContext<'_>,
     ) -> Result<CommitDecision, Error> {
-        let lines = self.store.histories.get(&loaded.key());
         let entry = |version: u64| {
-            let text = lines?.get(version as usize - 1)?;
+            let text = self.store.entry_text(&loaded.thread.value, version)?;
             Some(Entry::from_text(text).expect("an entry"))
         };
         let round = loaded.head.value.round.as_ref();
         let round = round.and_then(|round| entry(round.version));
         let answer = entry(submission.version + 1);
         let (round, answer) = (round.as_ref(), answer.as_ref());
-        runner::submit(loaded, Some(&self.pin), round, answer, submission, moment)
+        let tip = (!loaded.is_tip()).then(|| Box::new(self.store.load(&loaded.chain.value.tip)));
+        self.with_window(loaded, &|inputs| {
+            let submission = StepSubmission {
+                inputs: DecisionInputs {
+                    tip: tip.clone(),
+                    ..inputs
+                },
+                ..submission.clone()
+            };
+            runner::submit(loaded, Some(&self.pin), round, answer, submission, moment)
+        })
     }
 
     fn tools(
@@ -429,9 +396,11 @@ impl TestWorld {
             return None;
         }
         let name = format!("c/{}", self.commits);
-        let claimer = (name.as_str(), HolderProof::Dead, DecisionInputs::default());
         let partial = KeptPartial::default();
-        let decided = runner::claim(&loaded, Some(&self.pin), None, &partial, claimer, moment);
+        let decided = self.with_window(&loaded, &|inputs| {
+            let claimer = (name.as_str(), HolderProof::Dead, inputs);
+            runner::claim(&loaded, Some(&self.pin), None, &partial, claimer, moment)
+        });
         Some((thread, decided))
     }
 
@@ -448,7 +417,8 @@ impl TestWorld {
         Some((thread, decided))
     }
 
-    /// Lets a lost driver come back with the usage that its call really had.
+    /// Lets a lost driver come back with the usage that its call really had: every second time one
+    /// of a link that was continued, if there is one.
     fn submit_late(
         &self,
         n: u16,
@@ -462,7 +432,13 @@ impl TestWorld {
                 .iter()
                 .any(|charged| charged.version == version)
         };
-        let of_charged: Vec<&TestDriver> = self.lost.iter().filter(charged).collect();
+        let earlier = |driver: &&TestDriver| !self.store.load(&driver.thread).is_tip();
+        let of_charged = self.lost.iter().filter(charged);
+        let (earlier, others): (Vec<&TestDriver>, Vec<&TestDriver>) = of_charged.partition(earlier);
+        let of_charged = match n.is_multiple_of(2) && !earlier.is_empty() {
+            true => earlier,
+            false => [earlier, others].concat(),
+        };
         let at = usize::from(n) % of_charged.len().max(1);
         let driver = (*of_charged.get(at)?).clone();
         let loaded = self.store.load(&driver.thread);
@@ -580,21 +556,4 @@ pub fn reply(read: u64, written: u64, calls: bool) -> StepOutcome {
         usage: (read % 8 != 7).then(|| usage(read, written)),
         ..LlmCompletion::default()
     })
-}
-
-fn draft(id: &str) -> ThreadDraft {
-    ThreadDraft {
-        id: Some(id.to_owned()),
-        ..ThreadDraft::default()
-    }
-}
-
-fn resolved_draft(limits: ThreadCaps) -> ResolvedDraft {
-    ResolvedDraft {
-        model: "m".to_owned(),
-        limits,
-        capabilities: Vec::new(),
-        inputs: "{}".to_owned(),
-        reserve: None,
-    }
 }

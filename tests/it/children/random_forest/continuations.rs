@@ -142,7 +142,7 @@ impl RandomForest {
     /// window is nearly full: the attempt after the tool call is one of a summary, or of the next
     /// link. Sometimes that call is left for another request.
     pub(super) fn fill_window(&mut self, t: u8) {
-        let Some(thread) = self.pick_busy(t) else {
+        let Some(thread) = self.pick_asked(t) else {
             return;
         };
         let long = "abc ".repeat(8_000);
@@ -162,12 +162,22 @@ impl RandomForest {
                 return;
             }
             self.submit(&thread, calls_after(text, usage), "full");
-            let performs = usage == said || t.is_multiple_of(2);
+            let performs = usage == said || !t.is_multiple_of(4);
             if performs && self.pending_call(&thread) == Some(StepKind::CallTools) {
                 let outcome = self.world.outcomes(&thread);
                 self.submit(&thread, outcome, "tools");
             }
         }
+    }
+
+    /// Selects a thread whose model is asked for its next turn, if there is one.
+    fn pick_asked(&self, n: u8) -> Option<String> {
+        let asked = self.world.held.iter().filter(|(thread, held)| {
+            let is_turn = held.handed.summary.is_none();
+            is_turn && self.pending_call(thread) == Some(StepKind::CallLlm)
+        });
+        let asked: Vec<&String> = asked.map(|(thread, _)| thread).collect();
+        (!asked.is_empty()).then(|| asked[usize::from(n) % asked.len()].clone())
     }
 
     /// The kind of the pending step of a thread that is still its driver's.

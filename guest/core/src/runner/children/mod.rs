@@ -23,7 +23,7 @@ use crate::history::Message;
 use crate::json::{self, ObjectWriter};
 use crate::ledger::ReserveGrant;
 use crate::limits::ThreadCaps;
-use crate::plan::{RelatedThread, ThreadChange};
+use crate::plan::{LoadedThread, RelatedThread, ThreadChange};
 use crate::thread::{
     self, ChainPlace, EndIntent, InboxMessage, InheritedBounds, MAIL_BYTES_MAX, MAIL_MAX,
     ResolvedDraft, SpawnParent, StatusCause, ThreadDraft, ThreadStatus,
@@ -51,6 +51,8 @@ pub struct DecisionInputs {
     /// The live window of the thread: only where a decision asked for it, see
     /// [`super::CommitDecision::NeedsWindow`].
     pub window: Option<LiveWindow>,
+    /// The tip of the chain, for a submission to a link that was continued.
+    pub tip: Option<Box<LoadedThread>>,
 }
 
 /// A call of one of the built-in tools, with the threads that it names looked up.
