@@ -108,7 +108,7 @@ impl HostPorts for ImportedHost {
 static KEPT_IMPORTS: KeptImports = (llm::complete, tools::call);
 
 type KeptImports = (
-    fn(&llm::Request) -> Result<llm::Completion, llm::Error>,
+    fn(&llm::Request) -> Result<llm::Completion, llm::LlmError>,
     fn(&[types::ToolCall]) -> Vec<types::ToolOutcome>,
 );
 

@@ -280,8 +280,8 @@ fn completion_in(completion: llm::Completion) -> LlmCompletion {
 }
 
 #[inline(never)]
-fn failure(error: llm::Error) -> LlmFailure {
-    let llm::Error {
+fn failure(error: llm::LlmError) -> LlmFailure {
+    let llm::LlmError {
         kind,
         code,
         message,

@@ -9,6 +9,7 @@
 
 #![deny(missing_docs)]
 
+pub mod error_record;
 pub mod ports;
 pub mod service;
 

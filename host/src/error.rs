@@ -14,7 +14,7 @@ const TRAP_BYTES_MAX: usize = 2_048;
 pub enum CallError {
     /// The component refused: a typed error of `wit/types.wit`. Nothing was written, except after
     /// `unknown`.
-    #[error("{}", describe(.0).message)]
+    #[error("{0}")]
     Refused(wit::Error),
     /// The call reached a limit of [`EngineLimits`](crate::limits::EngineLimits), by name. Its
     /// instance, if it had one, is dropped; what it had committed stands.
@@ -150,110 +150,26 @@ pub struct ErrorDescription {
     pub hint: Option<String>,
 }
 
-impl ErrorDescription {
-    fn new(code: &str, message: String, hint: Option<String>) -> Self {
-        Self {
-            code: code.to_owned(),
-            message,
-            hint,
-        }
-    }
-}
-
-fn describe_conflict(mismatch: &wit::Mismatch) -> String {
-    match mismatch.field.as_str() {
-        // Compared by digests, which mean nothing to a person.
-        field @ ("estimate" | "bill") => {
-            format!("another {field} than this was recorded for the call before")
-        }
-        field @ ("input" | "draft" | "content") => {
-            format!("the key was used before, with another {field}")
-        }
-        field => format!("{field} is {}, not {}", mismatch.actual, mismatch.expected),
-    }
-}
-
-/// Describes an error of the component.
+/// Describes an error of the component, by its own sentences.
 pub fn describe(error: &wit::Error) -> ErrorDescription {
-    match error {
-        wit::Error::Invalid(e) => {
-            let value = if e.value.is_empty() {
-                String::new()
-            } else {
-                format!(" {:?}", e.value)
-            };
-            let message = format!("{}{value} {}", e.field, e.problem);
-            ErrorDescription::new("invalid", message, e.nearest.as_deref().map(did_you_mean))
-        }
-        wit::Error::NotFound(e) => {
-            let message = format!("there is no {} {:?}", e.kind, e.name);
-            ErrorDescription::new("not-found", message, e.nearest.as_deref().map(did_you_mean))
-        }
-        wit::Error::Deleted(e) => {
-            ErrorDescription::new("deleted", format!("thread {} was deleted", e.thread), None)
-        }
-        wit::Error::Exists(wit::Taken { thread: id }) => {
-            let hint = "ids are the same without regard to case: choose another".to_owned();
-            ErrorDescription::new("exists", format!("a thread {id} exists"), Some(hint))
-        }
-        wit::Error::Busy(e) => {
-            let message = format!(
-                "{} is held by {} until {}",
-                e.thread,
-                e.holder,
-                crate::documents::format_rfc3339(e.expiry)
-            );
-            let hint = "try again later, or `recover` if its holder died".to_owned();
-            ErrorDescription::new("busy", message, Some(hint))
-        }
-        wit::Error::Continued(e) => {
-            let message = format!("{} was continued by {}", e.thread, e.next);
-            ErrorDescription::new("continued", message, Some(format!("use {}", e.next)))
-        }
-        wit::Error::Refused(e) => ErrorDescription::new(
-            "refused",
-            format!("{} is {}", e.thread, e.status),
-            Some(e.advice.clone()),
-        ),
-        wit::Error::Fenced(e) => {
-            let message = format!(
-                "the run was taken over: token {} was replaced by {}",
-                e.expected, e.actual
-            );
-            ErrorDescription::new("fenced", message, None)
-        }
-        wit::Error::Conflict(e) => ErrorDescription::new("conflict", describe_conflict(e), None),
-        wit::Error::Exceeded(e) => ErrorDescription::new("exceeded", e.message.clone(), None),
-        wit::Error::Unavailable(e) => {
-            let hint = Some("nothing was written: try again".to_owned());
-            ErrorDescription::new("unavailable", e.message.clone(), hint)
-        }
-        wit::Error::Unknown(e) => {
-            let hint = "repeat the same command: it finds out and does nothing twice".to_owned();
-            ErrorDescription::new("unknown", e.message.clone(), Some(hint))
-        }
-        wit::Error::Full(e) => {
-            let hint = Some("free space or raise the quota".to_owned());
-            ErrorDescription::new("full", e.message.clone(), hint)
-        }
-        wit::Error::Corrupt(e) => ErrorDescription::new("corrupt", e.message.clone(), None),
-        wit::Error::Other(e) => ErrorDescription::new(&e.code, e.message.clone(), None),
+    let code = match error {
+        wit::Error::Other(failure) => &failure.code,
+        error => error.kind(),
+    };
+    let advice = Some(error.advice()).filter(|advice| !advice.is_empty());
+    ErrorDescription {
+        code: code.to_owned(),
+        message: error.message().to_owned(),
+        hint: advice.map(str::to_owned),
     }
-}
-
-fn did_you_mean(name: &str) -> String {
-    format!("did you mean {name}?")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn failure() -> wit::Failure {
-        wit::Failure {
-            code: String::new(),
-            message: String::new(),
-        }
+    fn failure() -> wit::CallFailure {
+        wit::CallFailure::default()
     }
 
     /// Symptom: a caller who repeated `create`, because the error allowed it, had two threads. Fix:

@@ -60,7 +60,7 @@ pub struct SweepReport {
 const HOLDERS_PER_CALL_MAX: usize = 500;
 
 /// The result of an export: its answer or its refusal, or a trap.
-type ExportResult<T> = wasmtime::Result<Result<T, wit::Error>>;
+type ExportResult<T> = wasmtime::Result<Result<T, wit::ErrorRecord>>;
 
 /// The answer of one call; `worn` if its instance served calls before, which may cause an error.
 struct CallAnswer<T> {
@@ -192,7 +192,7 @@ impl Tenant {
         let result = match export(&instance.exports, &mut instance.store) {
             Ok(answer) => {
                 self.instances.keep_warm(instance, self.engine.limits());
-                answer.map_err(CallError::Refused)
+                answer.map_err(|record| CallError::Refused(record.into()))
             }
             Err(trap) => Err(Self::trap_error(&trap)),
         };

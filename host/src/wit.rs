@@ -7,8 +7,16 @@
 pub use crate::bindings::exports::threadkeep::threads::{
     history, ledger, maintenance, registry, runner, transcript,
 };
+mod error;
+
 pub use crate::bindings::threadkeep::threads::llm;
+pub use crate::bindings::threadkeep::threads::types::Error as ErrorRecord;
 pub use crate::bindings::threadkeep::threads::types::*;
+// `Error` is the enum and not the record of the same name, which is `ErrorRecord` here.
+pub use error::{
+    BusyThread, CallFailure, ContinuedThread, DeletedThread, Error, InvalidValue, MissingName,
+    RefusedStatus, StoredDamage, TakenId, ValueMismatch,
+};
 
 use crate::clock::ClockTime;
 use crate::component::convert;
@@ -89,26 +97,5 @@ impl runner::Due {
     /// True if this call is one of those that get the thread going.
     pub fn needs(&self, call: &str) -> bool {
         self.calls.iter().any(|known| known == call)
-    }
-}
-
-/// The damage of a thread that a page cannot show, as a call that names the thread refuses it.
-impl From<Unreadable> for Damage {
-    fn from(found: Unreadable) -> Self {
-        Self {
-            code: found.why.code,
-            thread: Some(found.thread),
-            message: found.why.message,
-        }
-    }
-}
-
-/// The damage that a call refused with, as a page names it.
-impl From<Damage> for Failure {
-    fn from(damage: Damage) -> Self {
-        Self {
-            code: damage.code,
-            message: damage.message,
-        }
     }
 }

@@ -17,9 +17,9 @@ const PROFILE: &str = "component";
 
 /// Most bytes of the component (DESIGN.md, section 2.4). A larger one is not written.
 const SIZE_MAX: usize = 1_000_000;
-/// Most bytes of it as a gzip file, which is what a page or a package transfers. ARCHITECTURE.md
-/// says why it is more than the 350,000 of DESIGN.md.
-const GZIP_SIZE_MAX: usize = 380_000;
+/// Most bytes of it as a gzip file, which is what a page or a package transfers (DESIGN.md,
+/// section 2.4).
+const GZIP_SIZE_MAX: usize = 350_000;
 
 /// 128-bit vectors make SHA-256 several times faster, and every engine with components has them.
 const FEATURES: &str = "-Ctarget-feature=+simd128";
@@ -81,7 +81,7 @@ fn build_module() -> Result<Vec<u8>> {
     ]);
     cargo.env_remove("RUSTFLAGS").env(
         "CARGO_ENCODED_RUSTFLAGS",
-        format!("{FEATURES}\u{1f}{}", path_remapping()),
+        format!("{FEATURES}\u{1f}{}", path_remapping()?),
     );
     process::run(&mut cargo).context("the component does not compile")?;
     let file = PACKAGE.replace('-', "_") + ".wasm";
@@ -94,14 +94,36 @@ fn build_module() -> Result<Vec<u8>> {
 
 /// Compiler flags that replace source paths. Panic messages carry these paths; the flags make them
 /// the same on every machine.
-fn path_remapping() -> String {
+fn path_remapping() -> Result<String> {
     let cargo_home = std::env::var("CARGO_HOME")
         .or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"))
         .unwrap_or_else(|_| "/cargo".into());
     let root = paths::root().display();
-    // Separated as CARGO_ENCODED_RUSTFLAGS wants it. When several match, the compiler takes the
-    // last.
-    format!("--remap-path-prefix={cargo_home}=/cargo\u{1f}--remap-path-prefix={root}=/threadkeep")
+    let (sources, library) = standard_library()?;
+    // When several match, the compiler takes the last.
+    let flags = [
+        format!("--remap-path-prefix={cargo_home}=/cargo"),
+        format!("--remap-path-prefix={root}=/threadkeep"),
+        format!("--remap-path-prefix={sources}={library}"),
+    ];
+    // Separated as CARGO_ENCODED_RUSTFLAGS wants it.
+    Ok(flags.join("\u{1f}"))
+}
+
+/// Returns where the toolchain has the sources of the standard library, if they are installed, and
+/// the path that the compiler writes for them where they are not.
+fn standard_library() -> Result<(String, String)> {
+    let ask = |arguments: &[&str]| {
+        let answer = process::output(process::program("rustc").args(arguments));
+        answer.with_context(|| format!("rustc {} gives no answer", arguments.join(" ")))
+    };
+    let sources = ask(&["--print", "sysroot"])? + "/lib/rustlib/src/rust";
+    let version = ask(&["--version", "--verbose"])?;
+    let commit = version
+        .lines()
+        .find_map(|line| line.strip_prefix("commit-hash: "));
+    let commit = commit.context("rustc does not say which commit it was built from")?;
+    Ok((sources, format!("/rustc/{commit}")))
 }
 
 fn wrap_module(module: &[u8]) -> Result<Vec<u8>> {

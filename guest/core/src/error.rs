@@ -1,11 +1,15 @@
 //! Errors of the decisions, in the order in which they are checked.
 //!
-//! The cases are those of `error` in `wit/types.wit` that core itself can raise. The errors of
+//! The cases are the kinds of `error` in `wit/types.wit` that core itself can raise. The errors of
 //! storage belong to the service that loads and commits.
+//!
+//! `Display` is the sentence that a person reads: what was wrong, and where. [`Error::advice`] is
+//! what to do about it.
 
 use crate::thread::StatusCause;
 use crate::time::UnixTime;
 use threadkeep_units::printable::is_hidden_control;
+use threadkeep_units::time::rfc3339_seconds;
 
 /// Longest part of a caller's value that an error repeats, in bytes.
 pub const ECHO_BYTES_MAX: usize = 200;
@@ -18,7 +22,7 @@ const MESSAGE_PART_BYTES_MAX: usize = 800;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// An argument, or a file of the library, is not valid.
-    #[error("{field}: {problem}")]
+    #[error("{}", describe_invalid(field, value, problem))]
     Invalid {
         /// The path of the argument or of the field in the file.
         field: String,
@@ -40,10 +44,10 @@ pub enum Error {
         nearest: Option<String>,
     },
     /// A thread with this id exists; upper and lower case do not count.
-    #[error("a thread {0:?} exists")]
+    #[error("a thread {0} exists")]
     Exists(String),
     /// Another holder has the lease of the thread.
-    #[error("{thread} is held by {holder}")]
+    #[error("{thread} is held by {holder} until {}", rfc3339_seconds(expiry.seconds))]
     Busy {
         /// The thread.
         thread: String,
@@ -62,7 +66,7 @@ pub enum Error {
         next: String,
     },
     /// The status of the thread does not allow the request.
-    #[error("{thread} is {status}: {advice}")]
+    #[error("{thread} is {status}")]
     Refused {
         /// The thread.
         thread: String,
@@ -72,7 +76,7 @@ pub enum Error {
         advice: String,
     },
     /// The caller's token is older than the thread's.
-    #[error("token {expected} was fenced by {actual}")]
+    #[error("the run was taken over: token {expected} was replaced by {actual}")]
     Fenced {
         /// The token of the caller.
         expected: u64,
@@ -80,7 +84,7 @@ pub enum Error {
         actual: u64,
     },
     /// A repeated call whose content differs, or a version that is not the pending one.
-    #[error("{field} is {actual}, not {expected}")]
+    #[error("{}", describe_conflict(field, expected, actual))]
     Conflict {
         /// The field that was compared.
         field: &'static str,
@@ -125,6 +129,28 @@ pub const CHAIN_BROKEN: &str = "chain_broken";
 /// Code of a chain whose links lead back to one of them.
 pub const CHAIN_CYCLE: &str = "chain_cycle";
 
+/// Advice about stored data that contradict each other or cannot be read.
+pub const CORRUPT_ADVICE: &str =
+    "keep a copy of the store, and put the thread back from an older one";
+
+fn describe_invalid(field: &str, value: &str, problem: &str) -> String {
+    match value {
+        "" => format!("{field} {problem}"),
+        value => format!("{field} {value:?} {problem}"),
+    }
+}
+
+fn describe_conflict(field: &str, expected: &str, actual: &str) -> String {
+    match field {
+        // Compared by digests, which mean nothing to a person.
+        "estimate" | "bill" => {
+            format!("another {field} than this was recorded for the call before")
+        }
+        "input" | "draft" | "content" => format!("the key was used before, with another {field}"),
+        _ => format!("{field} is {actual}, not {expected}"),
+    }
+}
+
 impl Error {
     /// Makes an error for a value that is not allowed.
     pub fn invalid(field: impl Into<String>, value: &str, problem: impl Into<String>) -> Self {
@@ -143,6 +169,40 @@ impl Error {
             *nearest = place.map(str::to_owned);
         }
         self
+    }
+
+    /// Returns what to do about the error, for a person; an empty text where that is not known.
+    pub fn advice(&self) -> String {
+        let advice = match self {
+            Self::Invalid { nearest, .. } | Self::NotFound { nearest, .. } => {
+                let nearest = nearest.as_deref();
+                return nearest.map_or_else(String::new, |name| format!("did you mean {name}?"));
+            }
+            Self::Continued { next, .. } => return format!("use {next}"),
+            Self::Refused { advice, .. } => advice,
+            Self::Exists(_) => "ids are the same without regard to case: choose another",
+            Self::Busy { .. } => "try again then, or claim it if its holder has died",
+            Self::Fenced { .. } => "submit no more for this run: read how the thread stands",
+            Self::Conflict { field, .. } => match *field {
+                "version" | "have" | "outcomes" => {
+                    "read how the thread stands, and go on from there"
+                }
+                _ => "repeat it as it was; for another call, take another key",
+            },
+            // The message of a cause says what to do.
+            Self::Exceeded(_) => "",
+            Self::NewerFormat { .. } => "use the program that wrote it, or a newer one",
+            Self::BrokenChain { .. } | Self::Corrupt(_) => CORRUPT_ADVICE,
+        };
+        advice.to_owned()
+    }
+
+    /// Returns the sentence with the advice behind it, as a model is told.
+    pub fn to_full_text(&self) -> String {
+        match self.advice() {
+            advice if advice.is_empty() => self.to_string(),
+            advice => format!("{self}: {advice}"),
+        }
     }
 
     /// Makes an error for a link at fault; `problem` goes on after its id.

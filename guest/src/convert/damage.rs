@@ -6,7 +6,6 @@ use super::{exported, types};
 use crate::ports::RecordDamage;
 use crate::service::maintenance::RecoveryPage;
 use crate::service::sweep::SweepPage;
-use std::collections::BTreeMap;
 
 pub fn unreadable_to_wit((thread, why): (String, RecordDamage)) -> types::Unreadable {
     let RecordDamage { code, message } = why;
@@ -26,7 +25,7 @@ pub fn sweep_page_to_wit(swept: SweepPage) -> exported::runner::Swept {
 }
 
 pub fn statistics(
-    (counts, cursor): (BTreeMap<String, u64>, Option<String>),
+    (counts, cursor): (Vec<(String, u64)>, Option<String>),
 ) -> exported::maintenance::Statistics {
     let counts = counts.into_iter();
     let counts = counts.map(|(status, threads)| exported::maintenance::Count {

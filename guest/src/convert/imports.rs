@@ -81,26 +81,26 @@ pub fn op(write: StoreWrite) -> storage::Op {
     }
 }
 
-pub fn storage_error(error: storage::Error) -> StorageError {
+pub fn storage_error(error: storage::StorageError) -> StorageError {
     match error {
-        storage::Error::Unavailable(f) => StorageError::Unavailable(f.code, f.message),
-        storage::Error::OutcomeUnknown(f) => StorageError::OutcomeUnknown(f.code, f.message),
-        storage::Error::QuotaExceeded(f) => StorageError::QuotaExceeded(f.code, f.message),
-        storage::Error::TooLarge(f) => StorageError::TooLarge(f.code, f.message),
-        storage::Error::Corrupt(f) => StorageError::Corrupt(f.code, f.message),
-        storage::Error::Other(f) => StorageError::Other(f.code, f.message),
+        storage::StorageError::Unavailable(f) => StorageError::Unavailable(f.code, f.message),
+        storage::StorageError::OutcomeUnknown(f) => StorageError::OutcomeUnknown(f.code, f.message),
+        storage::StorageError::QuotaExceeded(f) => StorageError::QuotaExceeded(f.code, f.message),
+        storage::StorageError::TooLarge(f) => StorageError::TooLarge(f.code, f.message),
+        storage::StorageError::Corrupt(f) => StorageError::Corrupt(f.code, f.message),
+        storage::StorageError::Other(f) => StorageError::Other(f.code, f.message),
     }
 }
 
-pub fn library_error(error: library::Error) -> LibraryError {
+pub fn library_error(error: library::LibraryError) -> LibraryError {
     match error {
-        library::Error::Invalid(i) => LibraryError::Invalid {
+        library::LibraryError::Invalid(i) => LibraryError::Invalid {
             field: i.field,
             value: i.value,
             problem: i.problem,
             nearest: i.nearest,
         },
-        library::Error::Unavailable(f) => LibraryError::Unavailable(f.code, f.message),
-        library::Error::Other(f) => LibraryError::Other(f.code, f.message),
+        library::LibraryError::Unavailable(f) => LibraryError::Unavailable(f.code, f.message),
+        library::LibraryError::Other(f) => LibraryError::Other(f.code, f.message),
     }
 }

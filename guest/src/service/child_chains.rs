@@ -207,12 +207,13 @@ impl<P: HostPorts> ThreadService<P> {
             };
             // Two links of one chain are one child.
             if !children.iter().any(|other| other.id() == child.id()) {
-                children.push(child);
+                let place = match waits.threads.is_empty() {
+                    // Children of one reply were made in the same millisecond.
+                    true => children.partition_point(|other| other.number <= child.number),
+                    false => children.len(),
+                };
+                children.insert(place, child);
             }
-        }
-        if waits.threads.is_empty() {
-            // Children of one reply were made in the same millisecond.
-            children.sort_by_key(|child| child.number);
         }
         Ok(WaitRequest {
             any: waits.any,

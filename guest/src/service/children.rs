@@ -66,7 +66,7 @@ impl<P: HostPorts> ThreadService<P> {
             let call = own.then(|| BuiltinCall::parse(name, arguments)).flatten();
             prepared.push(match call {
                 None => None,
-                Some(Err(error)) => Some(PreparedCall::Answer(error.to_string(), true)),
+                Some(Err(error)) => Some(PreparedCall::Answer(error.to_full_text(), true)),
                 Some(Ok(call)) => {
                     Some(refusal_as_answer(self.prepare_call(loaded, call, ceiling))?)
                 }
@@ -280,7 +280,7 @@ fn into_related_thread(loaded: LoadedThread) -> RelatedThread {
 fn refusal_as_answer(prepared: Result<PreparedCall, Error>) -> Result<PreparedCall, Error> {
     let text = match prepared {
         Ok(prepared) => return Ok(prepared),
-        Err(Error::Core(error)) => error.to_string(),
+        Err(Error::Core(error)) => error.to_full_text(),
         Err(Error::Deleted(thread)) => format!("{thread} was deleted"),
         Err(Error::Library(LibraryError::Invalid {
             field,

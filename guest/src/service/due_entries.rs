@@ -5,7 +5,7 @@
 //! a wait whose time is over, a holder that is dead, an end that is to be passed on. So the new
 //! ones are a list of their own, which is read when the others are done.
 
-use super::store::check_cursor;
+use super::store::{check_cursor, order_names};
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, ScanPage};
 use std::collections::VecDeque;
@@ -169,9 +169,7 @@ pub fn tree_names(page: ScanPage, tree: Option<&str>) -> Vec<String> {
     let own = own.filter(|item| tree.is_none_or(|tree| is_tree_entry(&item.value, tree)));
     let damaged = page.damaged.into_iter().map(|(name, _)| name);
     let named = damaged.filter(|name| !name.is_empty());
-    let mut names: Vec<String> = own.map(|item| item.name).chain(named).collect();
-    names.sort();
-    names
+    order_names(own.map(|item| item.name).chain(named).collect())
 }
 
 /// Start of the entries of new threads.

@@ -5,7 +5,6 @@ use super::runner::is_dead;
 use super::store::{DecisionOutcome, check_cursor};
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, RecordDamage};
-use std::collections::BTreeMap;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{self, CommitDecision};
@@ -93,15 +92,20 @@ impl<P: HostPorts> ThreadService<P> {
     pub fn stats(
         &self,
         cursor: Option<String>,
-    ) -> Result<(BTreeMap<String, u64>, Option<String>), Error> {
+    ) -> Result<(Vec<(String, u64)>, Option<String>), Error> {
         let (start, end) = key::prefix_range(&["status"]);
         check_cursor(cursor.as_deref(), &start, &end)?;
         let start = cursor.unwrap_or(start);
         let page = self.scan_names(key::INDEX, (&start, &end), 500, false)?;
-        let mut counts = BTreeMap::new();
+        let mut counts: Vec<(String, u64)> = Vec::new();
         for name in &page.names {
-            if let Some(status) = name.split('\u{1}').nth(1) {
-                *counts.entry(id::printable_id(status)).or_insert(0) += 1;
+            let Some(status) = name.split('\u{1}').nth(1).map(id::printable_id) else {
+                continue;
+            };
+            // The names are in the order of their statuses.
+            match counts.last_mut() {
+                Some((last, threads)) if *last == status => *threads += 1,
+                _ => counts.push((status, 1)),
             }
         }
         Ok((counts, page.cursor))

@@ -167,7 +167,8 @@ impl<P: HostPorts> ThreadService<P> {
         intent: EndIntent,
     ) -> Result<Vec<(String, RecordDamage)>, Error> {
         // An index that was forged may name them in a circle.
-        let mut known: BTreeSet<String> = lost.iter().cloned().collect();
+        let mut known = BTreeSet::new();
+        known.extend(lost.iter().cloned());
         let (mut unreadable, mut changed, mut read) = (Vec::new(), 0, 0);
         while let Some(parent) = lost.pop() {
             // Its records do not say which of the two indexes has its children.

@@ -135,10 +135,13 @@ fn with_line_number(error: CallError, lines: &[usize]) -> CallError {
     if let Some((index, field)) = split_event_path(&wrong.field)
         && let Some(line) = lines.get(index)
     {
-        wrong.field = match field {
+        let named = match field {
             "" => format!("line {line} of standard input"),
             field => format!("line {line} of standard input: {field}"),
         };
+        // The sentence begins with the field.
+        wrong.message = wrong.message.replacen(&wrong.field, &named, 1);
+        wrong.field = named;
     }
     CallError::Refused(wit::Error::Invalid(wrong))
 }
@@ -257,27 +260,24 @@ mod tests {
 
     #[test]
     fn event_errors_name_their_input_line() {
-        for (field, value, problem, expected) in [
+        for (field, message, expected) in [
             (
                 "events[1].type",
-                "x",
-                "is no event",
+                "events[1].type \"x\" is no event",
                 "line 4 of standard input: type \"x\" is no event",
             ),
             (
                 "events[0]",
-                "",
-                "is wrong",
+                "events[0] is wrong",
                 "line 2 of standard input is wrong",
             ),
-            ("events[2]", "", "is wrong", "events[2] is wrong"),
-            ("events", "", "are too many", "events are too many"),
+            ("events[2]", "events[2] is wrong", "events[2] is wrong"),
+            ("events", "events are too many", "events are too many"),
         ] {
-            let error = CallError::Refused(wit::Error::Invalid(wit::Invalid {
+            let error = CallError::Refused(wit::Error::Invalid(wit::InvalidValue {
                 field: field.to_owned(),
-                value: value.to_owned(),
-                problem: problem.to_owned(),
-                nearest: None,
+                message: message.to_owned(),
+                ..wit::InvalidValue::default()
             }));
             let fault = fault::from_call(&with_line_number(error, &[2, 4]));
             assert_eq!(fault.message, expected);

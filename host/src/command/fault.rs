@@ -77,13 +77,15 @@ fn exit_for(error: &wit::Error) -> CommandExit {
         | wit::Error::Full(_)
         | wit::Error::Corrupt(_)
         | wit::Error::Other(_) => CommandExit::Error,
+        // A kind that a later version of the library knows.
+        _ => CommandExit::Error,
     }
 }
 
 /// Returns what to do, where a command knows more than the description of the error.
 fn advice(error: &wit::Error) -> Option<String> {
     let words = match error {
-        wit::Error::Exists(wit::Taken { thread: id }) => {
+        wit::Error::Exists(wit::TakenId { thread: id, .. }) => {
             return Some(format!(
                 "choose another id, which differs in more than upper and lower case, or see \
                  `threadkeep show {id}`"
@@ -98,6 +100,8 @@ fn advice(error: &wit::Error) -> Option<String> {
         wit::Error::Fenced(_) | wit::Error::Conflict(_) => {
             "`threadkeep show THREAD` says how it stands"
         }
+        wit::Error::Busy(_) => "try again later, or `recover` if its holder died",
+        wit::Error::Unknown(_) => "repeat the same command: it finds out and does nothing twice",
         wit::Error::Exceeded(cause) if cause.code == INBOX_FULL => {
             "send it again once the thread has taken its messages"
         }
@@ -154,8 +158,8 @@ pub const RECORDS_HINT: &str = "`repair` mends no records: keep a copy of .ai/th
 pub fn from_thread_call(opened: &CommandProject, thread: &str, error: &CallError) -> CommandFault {
     let mut fault = from_call(error);
     match error {
-        CallError::Refused(wit::Error::Busy(lease)) => {
-            fault.hint = Some(busy_hint(opened, lease));
+        CallError::Refused(wit::Error::Busy(busy)) => {
+            fault.hint = Some(busy_hint(opened, &busy.lease));
         }
         CallError::Refused(wit::Error::NotFound(_)) if opened.is_memory_only() => {
             fault.hint = Some(MEMORY_STORE_HINT.to_owned());

@@ -93,43 +93,47 @@ pub(crate) fn outcome_to_wit(outcome: CommitOutcome) -> bool {
     }
 }
 
-pub(crate) fn storage_error_to_wit(error: StorageError) -> storage::Error {
+pub(crate) fn storage_error_to_wit(error: StorageError) -> storage::StorageError {
     let failure = |code: &str| types::Failure {
         code: code.to_owned(),
         message: error.to_string(),
     };
     match &error {
-        StorageError::Unavailable { .. } => storage::Error::Unavailable(failure("unavailable")),
+        StorageError::Unavailable { .. } => {
+            storage::StorageError::Unavailable(failure("unavailable"))
+        }
         StorageError::OutcomeUnknown { .. } => {
-            storage::Error::OutcomeUnknown(failure("outcome-unknown"))
+            storage::StorageError::OutcomeUnknown(failure("outcome-unknown"))
         }
         StorageError::QuotaExceeded { .. } => {
-            storage::Error::QuotaExceeded(failure("quota-exceeded"))
+            storage::StorageError::QuotaExceeded(failure("quota-exceeded"))
         }
-        StorageError::TooLarge { what, .. } => storage::Error::TooLarge(failure(what)),
-        StorageError::Corrupt { .. } => storage::Error::Corrupt(failure("corrupt")),
-        StorageError::Other { code, .. } => storage::Error::Other(failure(code)),
+        StorageError::TooLarge { what, .. } => storage::StorageError::TooLarge(failure(what)),
+        StorageError::Corrupt { .. } => storage::StorageError::Corrupt(failure("corrupt")),
+        StorageError::Other { code, .. } => storage::StorageError::Other(failure(code)),
     }
 }
 
-pub(crate) fn library_error_to_wit(error: LibraryError) -> library::Error {
+pub(crate) fn library_error_to_wit(error: LibraryError) -> library::LibraryError {
     match error {
         LibraryError::Invalid {
             place,
             value,
             problem,
             nearest,
-        } => library::Error::Invalid(types::Invalid {
+        } => library::LibraryError::Invalid(library::InvalidFile {
             field: place,
             value,
             problem,
             nearest,
         }),
-        LibraryError::Unavailable { message } => library::Error::Unavailable(types::Failure {
-            code: "library".to_owned(),
-            message,
-        }),
-        LibraryError::Other { code, message } => library::Error::Other(types::Failure {
+        LibraryError::Unavailable { message } => {
+            library::LibraryError::Unavailable(types::Failure {
+                code: "library".to_owned(),
+                message,
+            })
+        }
+        LibraryError::Other { code, message } => library::LibraryError::Other(types::Failure {
             code: code.to_owned(),
             message,
         }),
@@ -201,8 +205,8 @@ fn block_to_json(block: &ReplyBlock) -> serde_json::Value {
     }
 }
 
-pub(crate) fn failure_to_wit(failure: &ModelFailure) -> llm::Error {
-    llm::Error {
+pub(crate) fn failure_to_wit(failure: &ModelFailure) -> llm::LlmError {
+    llm::LlmError {
         kind: failure.kind.as_str().to_owned(),
         code: failure.code.clone(),
         message: failure.message.clone(),

@@ -31,7 +31,7 @@ impl storage::Host for ImportView<'_> {
     fn get(
         &mut self,
         keys: Vec<storage::Key>,
-    ) -> Result<std::result::Result<Vec<storage::Item>, storage::Error>> {
+    ) -> Result<std::result::Result<Vec<storage::Item>, storage::StorageError>> {
         let keys: Vec<_> = keys.into_iter().map(convert::key_from_wit).collect();
         let items = self.serve(
             size::keys(&keys),
@@ -55,7 +55,7 @@ impl storage::Host for ImportView<'_> {
         end: String,
         limit: u32,
         reverse: bool,
-    ) -> Result<std::result::Result<storage::Page, storage::Error>> {
+    ) -> Result<std::result::Result<storage::Page, storage::StorageError>> {
         let page = self.serve(
             size::texts(&[&collection, &start, &end]),
             |context| {
@@ -76,7 +76,7 @@ impl storage::Host for ImportView<'_> {
         start: u64,
         limit: u32,
         reverse: bool,
-    ) -> Result<std::result::Result<Vec<storage::Line>, storage::Error>> {
+    ) -> Result<std::result::Result<Vec<storage::Line>, storage::StorageError>> {
         let lines = self.serve(
             size::texts(&[&log, &partition]),
             |context| {
@@ -94,7 +94,7 @@ impl storage::Host for ImportView<'_> {
         &mut self,
         ops: Vec<storage::Op>,
         how: storage::CommitFlags,
-    ) -> Result<std::result::Result<bool, storage::Error>> {
+    ) -> Result<std::result::Result<bool, storage::StorageError>> {
         let ops: Vec<_> = ops.into_iter().map(convert::op_from_wit).collect();
         let closing = how.contains(storage::CommitFlags::CLOSING);
         let outcome = self.serve(
@@ -134,7 +134,7 @@ impl library::Host for ImportView<'_> {
         &mut self,
         kind: String,
         names: Vec<String>,
-    ) -> Result<std::result::Result<Vec<Option<String>>, library::Error>> {
+    ) -> Result<std::result::Result<Vec<Option<String>>, library::LibraryError>> {
         let documents = self.serve(
             size::texts(&[&kind]) + size::names(&names),
             |context| match names.len() {
@@ -146,7 +146,10 @@ impl library::Host for ImportView<'_> {
         Ok(documents.map_err(convert::library_error_to_wit))
     }
 
-    fn names(&mut self, kind: String) -> Result<std::result::Result<Vec<String>, library::Error>> {
+    fn names(
+        &mut self,
+        kind: String,
+    ) -> Result<std::result::Result<Vec<String>, library::LibraryError>> {
         let names = self.serve(
             size::texts(&[&kind]),
             |context| context.library.names(&kind),
@@ -169,7 +172,7 @@ impl llm::Host for ImportView<'_> {
     fn complete(
         &mut self,
         _: llm::Request,
-    ) -> Result<std::result::Result<llm::Completion, llm::Error>> {
+    ) -> Result<std::result::Result<llm::Completion, llm::LlmError>> {
         wasmtime::bail!("llm.complete: this host drives model calls itself")
     }
 }

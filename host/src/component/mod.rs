@@ -5,6 +5,7 @@
 //! tenant as argument.
 
 pub(crate) mod convert;
+mod error_record;
 mod host;
 mod meter;
 mod size;

@@ -266,7 +266,7 @@ impl Run<'_> {
         if self.stop.level() >= StopLevel::Cancel {
             // A wait may have been answered while the driver was being stopped.
             let stopped = llm_failure(FailureKind::Cancelled, "stopped", "nothing was sent");
-            return Ok(runner::Outcome::Stopped(llm::Error {
+            return Ok(runner::Outcome::Stopped(llm::LlmError {
                 sent: false,
                 ..stopped
             }));
@@ -317,7 +317,7 @@ impl Run<'_> {
             Err(StepInterruption::Stopped) => {
                 let stopped =
                     llm_failure(FailureKind::Cancelled, "stopped", "the request was dropped");
-                runner::Outcome::Stopped(llm::Error {
+                runner::Outcome::Stopped(llm::LlmError {
                     sent: provider.was_asked(),
                     partial: partial_text(&partial),
                     ..stopped
@@ -348,7 +348,7 @@ impl Run<'_> {
                     "stopped",
                     "the calls were abandoned",
                 );
-                Ok(runner::Outcome::Stopped(llm::Error {
+                Ok(runner::Outcome::Stopped(llm::LlmError {
                     sent: false,
                     ..stopped
                 }))
@@ -410,7 +410,7 @@ impl Run<'_> {
             Ok(()) => Ok(runner::Outcome::Waited),
             Err(StepInterruption::Stopped) => {
                 let stopped = llm_failure(FailureKind::Cancelled, "stopped", "the wait was ended");
-                Ok(runner::Outcome::Stopped(llm::Error {
+                Ok(runner::Outcome::Stopped(llm::LlmError {
                     sent: false,
                     ..stopped
                 }))
@@ -569,6 +569,6 @@ fn drop_empty_texts(mut completion: ModelCompletion) -> ModelCompletion {
     completion
 }
 
-fn llm_failure(kind: FailureKind, code: &str, message: &str) -> llm::Error {
+fn llm_failure(kind: FailureKind, code: &str, message: &str) -> llm::LlmError {
     convert::failure_to_wit(&ModelFailure::new(kind, code, message))
 }

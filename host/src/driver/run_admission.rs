@@ -147,13 +147,13 @@ impl Driver {
         holding.mark_held();
         let holder = holding.holder.clone();
         let mut started = beginning.call(&self.tenant, &holder).await;
-        if let Err(CallError::Refused(wit::Error::Busy(lease))) = &started
-            && self.shared.is_lost(&lease.holder)
+        if let Err(CallError::Refused(wit::Error::Busy(busy))) = &started
+            && self.shared.is_lost(&busy.lease.holder)
         {
             // The lease is of a run of this process that is no longer performed: recover it and
             // start again.
             self.tenant
-                .recover_all(std::slice::from_ref(&lease.holder))
+                .recover_all(std::slice::from_ref(&busy.lease.holder))
                 .await?;
             started = beginning.call(&self.tenant, &holder).await;
         }

@@ -27,8 +27,10 @@ const NOTHING: &[u8] = &[
     0x0b, 0x07, 0x01, 0x00, 0x01, 0x66, 0x01, 0x00, 0x00, // and exported
 ];
 
-type ListFunction =
-    TypedFunc<(registry::Filter, u32, Option<String>), (Result<registry::RowPage, wit::Error>,)>;
+type ListFunction = TypedFunc<
+    (registry::Filter, u32, Option<String>),
+    (Result<registry::RowPage, wit::ErrorRecord>,),
+>;
 
 /// Prints the medians of `steps` measurements each.
 pub fn compare(steps: usize) {

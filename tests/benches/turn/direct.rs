@@ -13,11 +13,12 @@ use threadkeep::wit::{self, registry, runner};
 use wasmtime::component::{Component, InstancePre, Linker, TypedFunc};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
-type CreateFunction = TypedFunc<(registry::Draft, String), (Result<wit::Thread, wit::Error>,)>;
+type CreateFunction =
+    TypedFunc<(registry::Draft, String), (Result<wit::Thread, wit::ErrorRecord>,)>;
 type StartArguments = (String, Option<String>, String, String, Option<String>);
-type StartFunction = TypedFunc<StartArguments, (Result<runner::Handle, wit::Error>,)>;
+type StartFunction = TypedFunc<StartArguments, (Result<runner::Handle, wit::ErrorRecord>,)>;
 type SubmitFunction =
-    TypedFunc<(String, u64, u64, runner::Outcome, u64), (Result<runner::Step, wit::Error>,)>;
+    TypedFunc<(String, u64, u64, runner::Outcome, u64), (Result<runner::Step, wit::ErrorRecord>,)>;
 
 /// The data of a wasmtime store, as in the host.
 pub struct HostStoreData {

@@ -66,6 +66,14 @@ def plain(value):
     return value if exact else str(value)
 
 
+def unpack(answer):
+    """The case of an export's answer, and what it holds."""
+    # A record has its case beside it, because an error is a record as well; a text or number is bare.
+    if isinstance(answer, component.Variant):
+        return answer.tag, answer.payload
+    return "err" if isinstance(answer, component.Record) else "ok", answer
+
+
 def page(rows, limit):
     """The rows that fit a page: at least one, if there is one."""
     size = 0
@@ -227,8 +235,7 @@ class Host:
         values = [to_wit(kind, arguments[at]) for at, kind in parameters]
         try:
             answer = function(self.store, *values)
-            # No export has a variant as its result: where there is one, it is the error.
-            case = "err" if isinstance(answer, component.Variant) else "ok"
+            case, answer = unpack(answer)
             line = {"call": name, case: plain(answer)}
         except Thrown as thrown:
             self.instance = None

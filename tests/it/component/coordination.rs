@@ -240,7 +240,7 @@ async fn a_pinned_thread_goes_on_beside_broken_settings() {
     let thread = world.tenant.create(draft(Some("work"))).await.unwrap().id;
     let handle = world.tenant.start(&thread, None, "h/1", "k", None).await;
     let handle = handle.unwrap();
-    let stopped = wit::runner::Outcome::Stopped(llm::Error {
+    let stopped = wit::runner::Outcome::Stopped(llm::LlmError {
         kind: "cancelled".to_owned(),
         code: "stopped".to_owned(),
         message: "the driver stopped".to_owned(),

@@ -168,7 +168,7 @@ impl EngineTenant {
 
     async fn fail(&mut self, thread: &str, kind: u8, sent: bool) {
         const KINDS: [&str; 4] = ["transient", "rate-limited", "permanent", "new"];
-        let failed = llm::Error {
+        let failed = llm::LlmError {
             usage: kind.is_multiple_of(4).then(|| usage(50, 5)),
             partial: "half a".to_owned(),
             ..failure(KINDS[usize::from(kind) % KINDS.len()], sent)
@@ -368,8 +368,8 @@ fn usage(input: u64, output: u64) -> wit::Usage {
     }
 }
 
-fn failure(kind: &str, sent: bool) -> llm::Error {
-    llm::Error {
+fn failure(kind: &str, sent: bool) -> llm::LlmError {
+    llm::LlmError {
         kind: kind.to_owned(),
         code: "test".to_owned(),
         message: "on purpose".to_owned(),

@@ -26,10 +26,12 @@ use threadkeep_tests::programs::{build_component, export_signature, field_offset
 use tokio::sync::Notify;
 
 /// Texts in the memory of the component.
-const TEXTS: &str = "old-1new-1call-llmfinishedrunningcompletedOLDNEW{\"n\":1}{\"n\":2}{\"n\":3}";
+const TEXTS: &str = "old-1new-1call-llmfinishedrunningcompletedOLDNEW{\"n\":1}{\"n\":2}{\"n\":3}\
+                     continued{\"next\":\"new-1\"}";
 /// The place of the texts.
 const TEXTS_AT: usize = 16_384;
-/// The places of answers: the payload of a result follows eight bytes after.
+/// The places of answers: the payload of a result follows eight bytes after, or four where it holds
+/// no 64-bit integer.
 const HANDLE: usize = 32_768;
 const STEP: usize = 36_864;
 const THREAD: usize = 40_960;
@@ -37,8 +39,6 @@ const PAGE: usize = 45_056;
 const LIST: usize = 49_152;
 const EMPTY: usize = 53_248;
 const REFUSAL: usize = 57_344;
-/// `error.continued` among the cases of an error.
-const CONTINUED: usize = 5;
 
 /// Code that puts a text at a place.
 fn put_text(at: usize, text: &str) -> String {
@@ -106,15 +106,17 @@ fn start_code() -> String {
     let answer = 8;
     let step = HANDLE + answer + field_offset("handle", "step");
     let record = HANDLE + answer + field_offset("handle", "thread");
-    let refused = REFUSAL + answer;
+    let refused = |field| REFUSAL + answer + field_offset("error", field);
+    let named = refused("thread");
     [
         format!(
             "(if (global.get $started) (then
                (i32.store8 (i32.const {REFUSAL}) (i32.const 1))
-               (i32.store8 (i32.const {refused}) (i32.const {CONTINUED}))\n"
+               (i32.store8 (i32.const {named}) (i32.const 1))\n"
         ),
-        put_text(refused + 8, "old-1"),
-        put_text(refused + 16, "new-1"),
+        put_text(refused("kind"), "continued"),
+        put_text(named + 4, "old-1"),
+        put_text(refused("details"), "{\"next\":\"new-1\"}"),
         format!("(return (i32.const {REFUSAL}))))\n(global.set $started (i32.const 1))\n"),
         put_thread(record, "old-1", "running"),
         put_number(HANDLE + answer + field_offset("handle", "token"), 7),
@@ -162,7 +164,7 @@ fn get_code() -> String {
 
 /// A component whose run goes on in another thread.
 fn handing_off_component() -> Vec<u8> {
-    let page = PAGE + 8 + field_offset("message-page", "messages");
+    let page = PAGE + 4 + field_offset("message-page", "messages");
     let messages = put_texts(page, LIST, "{\"n\":2}");
     let count = format!(
         "(global.set $asked (i64.add (global.get $asked)

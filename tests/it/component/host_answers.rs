@@ -35,7 +35,7 @@ fn call_with(interface: &str, function: &str, answer: &Val, name: &str) -> [Erro
     let started = runner.call_start(&mut host.store, &there, Some(&input), "p/1", "k", None);
     let answers = [created.map(drop), started.unwrap().map(drop)];
     assert_eq!(records(&store), before, "{name}: something was written");
-    answers.map(|answer| answer.expect_err(name))
+    answers.map(|answer| answer.expect_err(name).into())
 }
 
 /// Symptom: "" and "zz" were taken for random bytes, and ids became less unique in silence. Cause:
@@ -150,7 +150,8 @@ fn numbers_of_the_library_are_below_2_to_the_63() {
         let mut host = ForeignHost::over(&store, library, |_| {});
         let registry = host.threads.threadkeep_threads_registry();
         let draft = Draft::for_directive("work");
-        match registry.call_create(&mut host.store, &draft, "1").unwrap() {
+        let created = registry.call_create(&mut host.store, &draft, "1").unwrap();
+        match created.map_err(Error::from) {
             Err(Error::Invalid(invalid)) => {
                 assert!(invalid.field.contains(field), "{document}: {invalid:?}");
             }

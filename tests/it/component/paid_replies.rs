@@ -97,8 +97,8 @@ fn usage(input: u64, output: u64) -> Usage {
     }
 }
 
-fn failure_of(refused: bool, usage: Option<Usage>) -> llm::Error {
-    llm::Error {
+fn failure_of(refused: bool, usage: Option<Usage>) -> llm::LlmError {
+    llm::LlmError {
         kind: "permanent".to_owned(),
         code: "http_400".to_owned(),
         message: "no".to_owned(),

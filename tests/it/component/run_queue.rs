@@ -90,10 +90,10 @@ async fn without_a_queue_a_second_run_is_refused_at_once() {
     let second = spawn(&driver, &thread, "b", StopReceiver::never())
         .await
         .unwrap();
-    let Err(DriveError::Call(CallError::Refused(wit::Error::Busy(lease)))) = second else {
+    let Err(DriveError::Call(CallError::Refused(wit::Error::Busy(busy)))) = second else {
         panic!("{second:?}");
     };
-    assert_eq!(lease.holder, "one/1");
+    assert_eq!(busy.lease.holder, "one/1");
     stopper.raise(StopLevel::Cancel);
     assert_eq!(first.await.unwrap().unwrap().status, "suspended");
 }

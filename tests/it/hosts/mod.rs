@@ -83,10 +83,29 @@ fn node_prints_the_same_answers() {
     }
 }
 
+/// Each error, which every host prints alike, has a sentence for a person and details for a
+/// program.
+#[test]
+fn every_error_of_the_scenario_can_be_read_by_a_person_and_by_a_program() {
+    let mut kinds = std::collections::BTreeSet::new();
+    for ScenarioAnswer { answer, .. } in native_answers() {
+        let Some(error) = answer.get("err") else {
+            continue;
+        };
+        let text = |name: &str| error[name].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(text("message").contains(' '), "{answer}");
+        let details: Value = serde_json::from_str(text("details")).unwrap();
+        assert!(details.is_object(), "{answer}");
+        kinds.insert(text("kind").to_owned());
+    }
+    assert!(kinds.len() >= 9, "only {kinds:?}");
+}
+
 /// A subset, a text and a list that differ are found.
 #[test]
 fn expectations_can_fail() {
-    let found: Value = serde_json::json!({"ok": {"list": [1, 2], "text": "one two"}});
+    let found: Value = serde_json::json!({"ok": {"list": [1, 2], "text": "one two",
+        "json": r#"{"a": 1, "b": 2}"#}});
     for (expected, holds) in [
         (r#"{"ok": {"list": [1, 2]}}"#, true),
         (r#"{"ok": {"list": [1]}}"#, false),
@@ -98,6 +117,9 @@ fn expectations_can_fail() {
         (r#"{"ok": {"list": [{"$most": 1}, {"$most": 2}]}}"#, true),
         (r#"{"ok": {"list": [{"$most": 0}, 2]}}"#, false),
         (r#"{"ok": {"text": {"$most": 0}}}"#, false),
+        (r#"{"ok": {"json": {"$json": {"a": 1}}}}"#, true),
+        (r#"{"ok": {"json": {"$json": {"a": 2}}}}"#, false),
+        (r#"{"ok": {"text": {"$json": {}}}}"#, false),
     ] {
         let expected = serde_json::from_str(expected).unwrap();
         assert_eq!(scenario::holds(&expected, &found), holds, "{expected}");

@@ -21,10 +21,13 @@ pub fn read_scenario() -> Vec<Value> {
 
 /// Returns true if `found` has all that is expected: of an object the fields that are named, where
 /// `null` is one that is absent; of a list each element; of a text that begins with `...` the rest
-/// of it anywhere; of a number with `$most` at most that.
+/// of it anywhere; of a number with `$most` at most that; of a text with `$json` that JSON.
 pub fn holds(expected: &Value, found: &Value) -> bool {
     let most = expected.get("$most").and_then(Value::as_u64);
     match (expected, found) {
+        (Value::Object(fields), Value::String(text)) if fields.contains_key("$json") => {
+            serde_json::from_str(text).is_ok_and(|found| holds(&fields["$json"], &found))
+        }
         _ if most.is_some() => found.as_u64() <= most && found.is_u64(),
         (Value::Object(fields), Value::Object(found)) => fields
             .iter()

@@ -11,7 +11,6 @@ use super::{CommitPlan, LoadedThread, StoredRecord};
 use crate::error::Error;
 use crate::json::{self, FromJson};
 use crate::{id, key};
-use std::collections::BTreeMap;
 
 /// Most operations of a commit: the bound of every store, from `wit/storage.wit`.
 pub const COMMIT_OPS_MAX: usize = 1_024;
@@ -153,14 +152,11 @@ fn join_writes(
     mut writes: Vec<StoreWrite>,
     later: Vec<StoreWrite>,
 ) -> Result<Vec<StoreWrite>, PlanJoinError> {
-    let named = writes.iter().enumerate();
-    let named = named.filter_map(|(at, write)| Some((record_name(write)?, at)));
-    let named: BTreeMap<(&str, String), usize> = named
-        .map(|((collection, key), at)| ((collection, key.to_owned()), at))
-        .collect();
+    let count = writes.len();
     for write in later {
-        let earlier = record_name(&write)
-            .and_then(|(collection, key)| named.get(&(collection, key.to_owned())).copied());
+        let name = record_name(&write);
+        let mut earlier = writes[..count].iter();
+        let earlier = earlier.rposition(|of| name.is_some() && record_name(of) == name);
         match earlier {
             None => writes.push(write),
             Some(at) => writes[at] = join_on_record(&writes[at], write)?,

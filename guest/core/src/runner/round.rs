@@ -91,17 +91,19 @@ fn check_outcomes(
     outcomes: &[ToolOutcome],
 ) -> Result<(), Error> {
     let outside = calls.iter().filter(|call| !call.waits);
-    let expected: Vec<_> = outside.map(|call| (version, call.index)).collect();
-    let given: Vec<_> = outcomes
+    let expected: Vec<String> = outside
+        .map(|call| format!("{version}/{}", call.index))
+        .collect();
+    let given: Vec<String> = outcomes
         .iter()
-        .map(|outcome| (outcome.version, outcome.index))
+        .map(|outcome| format!("{}/{}", outcome.version, outcome.index))
         .collect();
     if expected == given {
         return Ok(());
     }
     Err(Error::Conflict {
         field: "outcomes",
-        expected: format!("{given:?}"),
-        actual: format!("{expected:?}"),
+        expected: format!("[{}]", given.join(", ")),
+        actual: format!("[{}]", expected.join(", ")),
     })
 }

@@ -25,7 +25,8 @@ pub fn find_contradiction(
         ));
     }
     let root = id::key(&thread.chain);
-    let above: BTreeSet<String> = chain.above.iter().map(|chain| id::key(chain)).collect();
+    let mut above = BTreeSet::new();
+    above.extend(chain.above.iter().map(|chain| id::key(chain)));
     let parent = chain.parent.as_deref().map(id::key);
     if parent.as_ref() == Some(&root) || above.contains(&root) || above.len() < chain.above.len() {
         return Some("is of a chain that is above itself".to_owned());

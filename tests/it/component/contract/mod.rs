@@ -1,5 +1,6 @@
 //! Rules of the contract that a host in another language cannot know, held through the component.
 
+mod error_kinds;
 mod reads;
 mod refusals;
 mod repeats;

@@ -189,14 +189,14 @@ pub(super) fn children_to_json(children: &[ChildSnapshot], from: usize, room: us
 
 /// Returns the largest share with which all needs, each cut to it, fit the room.
 fn fair_share(mut needs: Vec<usize>, mut room: usize) -> usize {
-    needs.sort_unstable();
-    let count = needs.len();
-    for (place, need) in needs.into_iter().enumerate() {
-        let share = room / (count - place);
-        if need > share {
+    while !needs.is_empty() {
+        let share = room / needs.len();
+        let unmet: Vec<usize> = needs.iter().copied().filter(|need| *need > share).collect();
+        if unmet.len() == needs.len() {
             return share;
         }
-        room -= need;
+        room -= needs.iter().filter(|need| **need <= share).sum::<usize>();
+        needs = unmet;
     }
     usize::MAX
 }

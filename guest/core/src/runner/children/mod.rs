@@ -206,9 +206,9 @@ fn spawn_child(
     // Everything that can be wrong with the request is found before money is set aside: it is the
     // result of the call.
     let id = match thread::new_id(&draft, change.now(), &random) {
-        Ok(id) if change.creates_thread(&id) => return refused(Error::Exists(id).to_string()),
+        Ok(id) if change.creates_thread(&id) => return refused(Error::Exists(id).to_full_text()),
         Ok(id) => Some(id),
-        Err(error) => return refused(error.to_string()),
+        Err(error) => return refused(error.to_full_text()),
     };
     let draft = ThreadDraft { id, ..draft };
     let funds = match change.fund_child(grant) {
