@@ -500,6 +500,8 @@ fn outcomes_keep_their_bytes() {
         failed: false,
         content: "c".into(),
         cost: NanoUsd::new(9),
+        patches: None,
+        operations: None,
     };
     let outcomes = vec![outcome(ToolState::Done), outcome(ToolState::Interrupted)];
     for (outcome, text) in [
@@ -557,6 +559,7 @@ fn documents_keep_their_bytes() {
         chain: with_store_version(json::read(RECORDS[4].1).unwrap()),
         above: Vec::new(),
         parent: None,
+        state: None,
     };
     let events = EVENTS.join(",");
     let text = RECORDS[7]

@@ -8,6 +8,7 @@ use threadkeep_core::hash::sha256;
 use threadkeep_core::history::{CommitReason, Entry, Event, Message, MessageRole, parse_events};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{self, AppendRequest, LoopEnding};
+use threadkeep_core::state::StateEdits;
 use threadkeep_core::thread::{
     CHARGED_MAX, HistoryPath, PathRange, ThreadRecord, ThreadStatus, check_own_history,
 };
@@ -24,6 +25,44 @@ pub struct StoredEntry {
     pub entry: Entry,
     /// The text as it is stored.
     pub text: String,
+}
+
+/// What a caller appends, as it wrote it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChangeTexts {
+    /// The events, each a JSON object.
+    pub events: Vec<String>,
+    /// Patches of the state, each a JSON object.
+    pub patches: Vec<String>,
+    /// Operations on the state, each a JSON object.
+    pub operations: Vec<String>,
+    /// A whole document of the state, JSON.
+    pub snapshot: Option<String>,
+}
+
+impl ChangeTexts {
+    /// Returns a digest, by which a repeated append is known.
+    fn digest(&self) -> String {
+        let mut parts = vec!["append"];
+        parts.extend(self.events.iter().map(String::as_str));
+        for (name, texts) in [("patches", &self.patches), ("operations", &self.operations)] {
+            if !texts.is_empty() {
+                parts.push(name);
+                parts.extend(texts.iter().map(String::as_str));
+            }
+        }
+        if let Some(snapshot) = &self.snapshot {
+            parts.extend(["snapshot", snapshot]);
+        }
+        sha256(&parts)
+    }
+
+    fn parse_edits(&self) -> Result<StateEdits, CoreError> {
+        let snapshot = self.snapshot.as_deref();
+        StateEdits::parse(&self.patches, &self.operations, snapshot, None).map_err(|refusal| {
+            CoreError::invalid(format!("change.{}", refusal.place), "", refusal.problem)
+        })
+    }
 }
 
 /// The result of an append, or of the end of an external loop.
@@ -267,20 +306,33 @@ impl<P: HostPorts> ThreadService<P> {
         Ok(done.into_loaded())
     }
 
-    /// Adds events to a history, with the token of its holder, or without one if the thread has no
-    /// holder: after the version `expected`, or after whichever it has.
+    /// Adds events to a history: see [`ThreadService::append_change`].
     pub fn append(
         &self,
         thread: &str,
         token: Option<u64>,
         expected: Option<u64>,
-        texts: &[String],
+        events: &[String],
     ) -> Result<AppendOutcome, Error> {
-        let events = parse_events(texts)?;
-        let count = events.len();
-        let mut parts = vec!["append"];
-        parts.extend(texts.iter().map(String::as_str));
-        let digest = sha256(&parts);
+        let change = ChangeTexts {
+            events: events.to_vec(),
+            ..ChangeTexts::default()
+        };
+        self.append_change(thread, token, expected, &change)
+    }
+
+    /// Adds events and edits of the state to a history, with the token of its holder, or without one
+    /// if the thread has no holder: after the version `expected`, or after whichever it has.
+    pub fn append_change(
+        &self,
+        thread: &str,
+        token: Option<u64>,
+        expected: Option<u64>,
+        texts: &ChangeTexts,
+    ) -> Result<AppendOutcome, Error> {
+        let events = parse_events(&texts.events)?;
+        let edits = texts.parse_edits()?;
+        let (count, digest) = (events.len(), texts.digest());
         let done = self.decide(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
             let answer = match expected {
@@ -292,6 +344,7 @@ impl<P: HostPorts> ThreadService<P> {
                 expected,
                 digest: digest.clone(),
                 events: &events,
+                edits: &edits,
                 mail: self.mail(loaded)?,
             };
             Ok(runner::append(

@@ -21,6 +21,7 @@ pub mod registry;
 pub mod resolve;
 mod resume;
 pub mod runner;
+mod state;
 pub mod store;
 pub mod sweep;
 mod thread_queries;

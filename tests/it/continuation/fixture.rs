@@ -192,6 +192,8 @@ impl DrivenChain {
             failed: false,
             content: words(result_tokens),
             cost: threadkeep_core::money::NanoUsd::ZERO,
+            patches: None,
+            operations: None,
         };
         self.try_submit(StepOutcome::ToolOutcomes(vec![outcome]))
     }

@@ -223,6 +223,8 @@ impl RunnerFixture {
             failed: false,
             content: format!("{} said {}", call.name, call.arguments),
             cost: NanoUsd::new(7),
+            patches: None,
+            operations: None,
         };
         StepOutcome::ToolOutcomes(calls.iter().map(outcome).collect())
     }

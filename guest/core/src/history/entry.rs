@@ -9,6 +9,7 @@ use crate::json::{
 };
 use crate::ledger::Usage;
 use crate::money::NanoUsd;
+use crate::state::StateChange;
 use crate::time::UnixTime;
 
 /// Reason of a commit.
@@ -86,13 +87,18 @@ pub struct Entry {
     pub charged: Vec<SettledHold>,
     /// JSON object of the caller: where the run that the entry begins comes from.
     pub about: Option<JsonValue<'static>>,
+    /// How it changed the state of the thread.
+    pub state: Option<StateChange>,
+    /// If it did not: version of the thread's own entry that changed it last; 0 if none did.
+    pub state_at: u64,
     /// The events, in order.
     pub events: Vec<Event>,
 }
 
 record!(Entry {
     format, version, reason, time, run, commit, previous, answers or nothing, settled or nothing,
-    admitted or nothing, charged or nothing, about or nothing, events
+    admitted or nothing, charged or nothing, about or nothing, state or nothing,
+    state_at or nothing, events
 });
 
 /// The step that an entry answers, and the hash of its result.

@@ -17,6 +17,7 @@ use crate::history::{
 };
 use crate::json;
 use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
+use crate::state::StateEdits;
 use crate::thread::{InboxMessage, RoundCall, ThreadStatus, ToolRound};
 
 /// A caller's request to append events.
@@ -30,6 +31,8 @@ pub struct AppendRequest<'a> {
     pub digest: String,
     /// The events.
     pub events: &'a [AppendedEvent],
+    /// The edits of the state.
+    pub edits: &'a StateEdits,
     /// All mail that waits.
     pub mail: Vec<InboxMessage>,
 }
@@ -61,9 +64,10 @@ pub fn append(
         });
     }
     let held = append.token.is_some();
-    if append.events.is_empty() {
+    if append.events.is_empty() && append.edits.is_empty() {
         if !held {
-            return Err(Error::invalid("events", "", "must hold at least one event"));
+            let problem = "must hold at least one event, or the change one edit of the state";
+            return Err(Error::invalid("events", "", problem));
         }
         if append.mail.is_empty() {
             return Ok(CommitDecision::Repeat);
@@ -75,6 +79,8 @@ pub fn append(
         talk.add_event(&mut change, n, given)?;
     }
     check_append_bytes(change.events.iter().map(|e| json::to_text(e).len()).sum())?;
+    talk.check_named_calls(append.edits)?;
+    change.edits = append.edits.clone();
     change.answers = Some(answers);
     let plan = talk.build_plan(change, round, held)?;
     Ok(CommitDecision::Commit(Box::new(plan)))
@@ -112,6 +118,8 @@ struct OpenCall {
 /// Checker of the order of appended events: the open calls, and the last author.
 struct AppendValidator {
     open: Vec<OpenCall>,
+    /// Ids of the calls that are open before the append, or made by it.
+    known: Vec<String>,
     /// True if the history has a message already.
     begun: bool,
     /// True if the last event of this entry that a provider will see is the assistant's.
@@ -143,7 +151,11 @@ impl AppendValidator {
                 });
             }
         }
+        let known = open
+            .iter()
+            .map(|call: &OpenCall| call_id(call.version, call.index));
         Ok(Self {
+            known: known.collect(),
             open,
             begun: !head.prefix.is_empty(),
             speaking: false,
@@ -219,6 +231,7 @@ impl AppendValidator {
             let problem = format!("is one call too many: at most {CALLS_MAX} are open at once");
             return Err(Error::invalid(place, "", problem));
         }
+        self.known.push(call_id(version, index));
         self.open.push(OpenCall {
             version,
             index,
@@ -229,6 +242,18 @@ impl AppendValidator {
             waits: false,
         });
         Ok(())
+    }
+
+    /// Checks that edits of the scope of a call name one that is open.
+    fn check_named_calls(&self, edits: &StateEdits) -> Result<(), Error> {
+        let mut calls = edits.named_calls();
+        match calls.find(|(_, call)| !self.known.iter().any(|known| known == call)) {
+            None => Ok(()),
+            Some((place, call)) => {
+                let problem = "is not an open call of the thread";
+                Err(Error::invalid(format!("change.{place}"), call, problem))
+            }
+        }
     }
 
     /// Closes the open call that a result names, and returns the result as an event.

@@ -23,6 +23,7 @@ mod handing_off;
 mod mail;
 mod open_calls;
 mod outcome;
+mod outcome_edits;
 mod reply;
 mod reply_blocks;
 mod reply_calls;

@@ -282,6 +282,8 @@ mod tests {
             admitted: None,
             charged: Vec::new(),
             about: None,
+            state: None,
+            state_at: 0,
             events,
         }
     }

@@ -412,6 +412,8 @@ impl TestWorld {
             failed: false,
             content: "42".to_owned(),
             cost: NanoUsd::new(cost),
+            patches: None,
+            operations: None,
         });
         let outcome = StepOutcome::ToolOutcomes(outcomes.collect());
         let submission = submission(&driver, outcome);
