@@ -106,6 +106,7 @@ fn closing_entry(old: &ThreadRecord, before: &Head, link: &str) -> (u64, Entry) 
         charged: Vec::new(),
         about: None,
         state: None,
+        ended: None,
         state_at: 0,
         events: vec![Event::ThreadHandoff(handoff)],
     };

@@ -27,7 +27,7 @@ use writes::{index_delete, push_replacement};
 
 use crate::error::{self, Error};
 use crate::history::{
-    AdmittedAttempt, CommitReason, Entry, Event, ProviderRole, RaisedEvent, SettledHold,
+    AdmittedAttempt, CommitReason, Entry, Event, ProviderRole, RaisedEvent, RunEnd, SettledHold,
     StepAnswer, is_user_text, provider_texts_of,
 };
 use crate::json::JsonValue;
@@ -36,7 +36,9 @@ use crate::ledger::{ChargeBasis, LedgerRefusal, TOKENS_PER_SECOND, UnknownBill};
 use crate::limits::ThreadCaps;
 use crate::settings::PinnedSettings;
 use crate::state::{StateChange, StateEdits};
-use crate::thread::{ChainRecord, FORMAT, Head, InboxMessage, StatusCause, ThreadRecord};
+use crate::thread::{
+    ChainRecord, FORMAT, Head, InboxMessage, StatusCause, ThreadRecord, ThreadStatus,
+};
 use crate::time::UnixTime;
 use crate::{hash, id};
 
@@ -475,6 +477,7 @@ impl<'a> ThreadChange<'a> {
             admitted: self.admitted.take(),
             charged: std::mem::take(&mut self.charges),
             about: self.about.take(),
+            ended: self.run_end(),
             state_at: match state {
                 Some(_) => 0,
                 None => self.head.state.map_or(0, |state| state.version),
@@ -482,6 +485,29 @@ impl<'a> ThreadChange<'a> {
             state,
             events: std::mem::take(&mut self.events),
         }
+    }
+
+    /// Returns the end of the run, if the change ends it.
+    fn run_end(&self) -> Option<RunEnd> {
+        let (before, head) = (self.loaded.head.value.status, &self.head);
+        let under_way = |status: ThreadStatus| match status {
+            ThreadStatus::Running | ThreadStatus::Waiting | ThreadStatus::Suspended => true,
+            ThreadStatus::Created
+            | ThreadStatus::Idle
+            | ThreadStatus::Completed
+            | ThreadStatus::Error
+            | ThreadStatus::Cancelled
+            | ThreadStatus::Killed
+            | ThreadStatus::Continued => false,
+        };
+        let goes_on = under_way(head.status) || head.status == ThreadStatus::Continued;
+        (under_way(before) && !goes_on && head.run > 0).then(|| RunEnd {
+            status: head.status,
+            termination: head.cause.as_ref().map(|cause| cause.code.clone()),
+            turns: head.counters.run_turns,
+            tokens: head.counters.run_tokens,
+            duration: head.counters.run_duration,
+        })
     }
 
     fn write_indexes(&mut self, writes: &mut Vec<StoreWrite>) {

@@ -5,7 +5,9 @@ use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::hash::sha256;
-use threadkeep_core::history::{CommitReason, Entry, Event, Message, MessageRole, parse_events};
+use threadkeep_core::history::{
+    AppendedEvent, CommitReason, Entry, Event, Message, MessageRole, parse_events,
+};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{self, AppendRequest, LoopEnding};
 use threadkeep_core::state::StateEdits;
@@ -332,7 +334,7 @@ impl<P: HostPorts> ThreadService<P> {
     ) -> Result<AppendOutcome, Error> {
         let events = parse_events(&texts.events)?;
         let edits = texts.parse_edits()?;
-        let (count, digest) = (events.len(), texts.digest());
+        let digest = texts.digest();
         let done = self.decide(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
             let answer = match expected {
@@ -346,6 +348,7 @@ impl<P: HostPorts> ThreadService<P> {
                 events: &events,
                 edits: &edits,
                 mail: self.mail(loaded)?,
+                known: self.known_messages(loaded, &events)?,
             };
             Ok(runner::append(
                 loaded,
@@ -364,7 +367,7 @@ impl<P: HostPorts> ThreadService<P> {
             }
         };
         let before = expected.unwrap_or(head.version);
-        Ok(append_outcome(head.status, entry, count, before))
+        Ok(append_outcome(head.status, entry, &events, before))
     }
 
     /// Reads the entry after a version that the history has passed.
@@ -408,7 +411,7 @@ impl<P: HostPorts> ThreadService<P> {
                 (loaded.head.value, entry)
             }
         };
-        Ok(append_outcome(head.status, entry, 0, head.version))
+        Ok(append_outcome(head.status, entry, &[], head.version))
     }
 
     /// Reads the newest entry that is no late settlement of a charged call. After the end of a
@@ -429,17 +432,18 @@ impl<P: HostPorts> ThreadService<P> {
     }
 }
 
-/// Returns the result of a call whose entry begins with `count` events of the caller. Users'
-/// messages after them came from the inbox.
+/// Returns the result of a call whose entry begins with the events of the caller, apart from those
+/// that its chain knew already. Users' messages after them came from the inbox.
 fn append_outcome(
     status: ThreadStatus,
     entry: Option<Entry>,
-    count: usize,
+    given: &[AppendedEvent],
     before: u64,
 ) -> AppendOutcome {
     let version = entry.as_ref().map_or(before, |entry| entry.version);
     let mut mail = Vec::new();
     if let Some(entry) = entry {
+        let count = count_given(&entry.events, given);
         for event in entry.events.into_iter().skip(count) {
             match event {
                 Event::Message(message) if message.role == MessageRole::User => mail.push(message),
@@ -452,6 +456,22 @@ fn append_outcome(
         status,
         mail,
     }
+}
+
+/// Counts the events of an entry that its caller gave. A message with an id that is not at its place
+/// was skipped.
+fn count_given(stored: &[Event], given: &[AppendedEvent]) -> usize {
+    let mut count = 0;
+    for event in given {
+        let skipped = match event {
+            AppendedEvent::Event(Event::Message(message)) if message.id.is_some() => {
+                stored.get(count) != Some(&Event::Message(message.clone()))
+            }
+            _ => false,
+        };
+        count += usize::from(!skipped);
+    }
+    count
 }
 
 /// Returns the ranges that a thread is read along.

@@ -15,6 +15,7 @@ pub mod history;
 pub mod ledger;
 pub mod live_window;
 pub mod maintenance;
+mod message_ids;
 pub mod place;
 pub mod progress;
 pub mod registry;

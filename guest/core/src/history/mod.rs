@@ -12,7 +12,9 @@ pub use appended_event::{
     parse_events,
 };
 pub use charges::UnknownCharges;
-pub use entry::{AdmittedAttempt, CommitReason, CostSource, Entry, SettledHold, StepAnswer};
+pub use entry::{
+    AdmittedAttempt, CommitReason, CostSource, Entry, RunEnd, SettledHold, StepAnswer,
+};
 pub use event::{
     AssistantText, CancelledEvent, ChargedEvent, ContextInjected, ContextLimitReached, ErrorEvent,
     Event, Message, MessageRole, NoteEvent, PartialEvent, RaisedEvent, ResultEvent, ResumedEvent,

@@ -3,8 +3,17 @@
 //! Numbers are compared by their digits. A number of any length keeps them, so two that differ only
 //! behind what a floating-point number holds are not equal.
 
-use super::{JsonNumber, JsonValue};
-use std::collections::BTreeMap;
+use super::{JsonNumber, JsonObject, JsonValue};
+
+/// A field of an object.
+type FieldPair<'a> = (&'a str, &'a JsonValue<'a>);
+
+/// Returns the fields of an object by their names.
+fn sorted_fields<'a>(map: &'a JsonObject<'a>) -> Vec<FieldPair<'a>> {
+    let mut fields: Vec<_> = map.iter().collect();
+    fields.sort_unstable_by_key(|(name, _)| *name);
+    fields
+}
 
 impl JsonValue<'_> {
     /// Returns true if both are the same value: numbers of the same value (`1.0` and `1e0`), equal
@@ -20,12 +29,12 @@ impl JsonValue<'_> {
                 one.len() == two.len() && pairs.all(|(one, two)| one.is_equal_to(two))
             }
             (Self::Object(one), JsonValue::Object(two)) => {
-                let other: BTreeMap<&str, &JsonValue<'_>> = two.iter().collect();
-                let mut fields = one.iter();
-                let same = |(name, value): (&str, &JsonValue<'_>)| {
-                    other.get(name).is_some_and(|two| value.is_equal_to(two))
+                let (one, two) = (sorted_fields(one), sorted_fields(two));
+                let mut pairs = one.iter().zip(&two);
+                let same = |(one, two): (&FieldPair<'_>, &FieldPair<'_>)| {
+                    one.0 == two.0 && one.1.is_equal_to(two.1)
                 };
-                one.keys().count() == other.len() && fields.all(same)
+                one.len() == two.len() && pairs.all(same)
             }
             _ => false,
         }

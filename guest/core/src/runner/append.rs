@@ -7,6 +7,7 @@
 
 use super::checks::{begin_chat_run, busy_error, check_loop_token, refused_error};
 use super::mail::take_mail;
+use super::message_ids::{KnownMessage, is_known_message, message_digest, remember_message};
 use super::outcome::apply_waiting_intent;
 use super::settlement::record_tool_cost;
 use super::{CALLS_MAX, CommitDecision};
@@ -35,6 +36,8 @@ pub struct AppendRequest<'a> {
     pub edits: &'a StateEdits,
     /// All mail that waits.
     pub mail: Vec<InboxMessage>,
+    /// Messages that the chain has taken, of those whose ids the events name.
+    pub known: Vec<KnownMessage>,
 }
 
 /// Decides about an append. `round` is the entry that holds the open calls; `answer` the entry
@@ -73,10 +76,19 @@ pub fn append(
             return Ok(CommitDecision::Repeat);
         }
     }
+    let (mut known, mut skipped) = (append.known, 0);
+    let waits = !append.mail.is_empty();
     let mut change = ThreadChange::with_mail(loaded, append.mail, moment);
     let mut talk = AppendValidator::new(loaded, round)?;
     for (n, given) in (0..).zip(append.events) {
-        talk.add_event(&mut change, n, given)?;
+        match take_message_id(&mut change, &mut known, n, given)? {
+            true => skipped += 1,
+            false => talk.add_event(&mut change, n, given)?,
+        }
+    }
+    let nothing_new = skipped == append.events.len() && append.edits.is_empty();
+    if skipped > 0 && nothing_new && !(held && waits) {
+        return Ok(CommitDecision::Repeat);
     }
     check_append_bytes(change.events.iter().map(|e| json::to_text(e).len()).sum())?;
     talk.check_named_calls(append.edits)?;
@@ -84,6 +96,28 @@ pub fn append(
     change.answers = Some(answers);
     let plan = talk.build_plan(change, round, held)?;
     Ok(CommitDecision::Commit(Box::new(plan)))
+}
+
+/// Returns true if an event is a message that was taken before; remembers it otherwise, if it has
+/// an id.
+fn take_message_id(
+    change: &mut ThreadChange<'_>,
+    known: &mut Vec<KnownMessage>,
+    n: usize,
+    given: &AppendedEvent,
+) -> Result<bool, Error> {
+    let AppendedEvent::Event(Event::Message(message)) = given else {
+        return Ok(false);
+    };
+    if is_known_message(&format!("events[{n}]"), message, known)? {
+        return Ok(true);
+    }
+    if let Some(id) = &message.id {
+        let (id, digest) = (id.clone(), message_digest(message));
+        known.push(KnownMessage { id, digest });
+        remember_message(change, message);
+    }
+    Ok(false)
 }
 
 /// Checks who may append: with a token, its holder; without one, any caller while the thread is not

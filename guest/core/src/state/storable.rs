@@ -2,7 +2,6 @@
 //! and without names that a reader would not give back.
 
 use crate::json::{JsonObject, JsonValue, NUMBER_FIELD};
-use std::collections::BTreeSet;
 
 /// Most levels of a value of a state, and of its patches. The parser takes 128, and an entry has a
 /// few of its own around a patch.
@@ -36,14 +35,13 @@ fn find_at_depth(value: &JsonValue<'_>, depth: usize) -> Option<String> {
 /// Returns what is wrong with the names of an object: a name twice has no place that a pointer
 /// names, and one name is taken by the parser for a number.
 fn find_wrong_name(map: &JsonObject<'_>) -> Option<String> {
-    let mut names = BTreeSet::new();
-    map.keys().find_map(|name| {
-        if name == NUMBER_FIELD {
-            return Some(format!(
-                "has a field {NUMBER_FIELD:?}, a name that is reserved"
-            ));
-        }
-        let first = names.insert(name);
-        (!first).then(|| format!("has the field {name:?} twice"))
-    })
+    let mut names: Vec<&str> = map.keys().collect();
+    names.sort_unstable();
+    if names.contains(&NUMBER_FIELD) {
+        return Some(format!(
+            "has a field {NUMBER_FIELD:?}, a name that is reserved"
+        ));
+    }
+    let twice = names.windows(2).find(|pair| pair[0] == pair[1])?;
+    Some(format!("has the field {:?} twice", twice[0]))
 }

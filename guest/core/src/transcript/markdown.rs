@@ -283,6 +283,7 @@ mod tests {
             charged: Vec::new(),
             about: None,
             state: None,
+            ended: None,
             state_at: 0,
             events,
         }

@@ -51,6 +51,8 @@ pub struct DecisionInputs {
     /// The live window of the thread: only where a decision asked for it, see
     /// [`super::CommitDecision::NeedsWindow`].
     pub window: Option<LiveWindow>,
+    /// True if the input of a start was taken before, by its id: it is left out.
+    pub known_input: bool,
 }
 
 /// A call of one of the built-in tools, with the threads that it names looked up.
