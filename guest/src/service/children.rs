@@ -36,6 +36,7 @@ impl<P: HostPorts> ThreadService<P> {
             prepared: Vec::new(),
             waiting: self.open_wait(loaded, round)?,
             window: None,
+            known_input: false,
         })
     }
 
