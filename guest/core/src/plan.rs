@@ -15,12 +15,10 @@ mod tree_entries;
 mod writes;
 
 pub use joined_plan::{COMMIT_BYTES_MAX, COMMIT_OPS_MAX, PlanJoinError};
-pub use loaded_thread::{LoadedThread, StoredRecord};
+pub use loaded_thread::{LoadedThread, ParentHead, StoredRecord};
 pub use money::ChainFunds;
 pub use other_threads::{DueCall, due_calls, is_revival, is_to_be_resumed};
-pub use related_thread::{
-    ParentHead, RelatedThread, WaitStanding, is_to_be_revived, wait_standing,
-};
+pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
 pub use tree_entries::{due_write, is_indexed_as_interrupted, is_tree_entry};
 pub use writes::{StoreWrite, WriteCondition, index_write};
 use writes::{index_delete, push_replacement};

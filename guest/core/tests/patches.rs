@@ -8,9 +8,9 @@ use threadkeep_core::state::apply_patch;
 const CASES: u64 = 10_000;
 
 /// A small generator of random numbers, by its seed.
-struct Dice(u64);
+struct RandomDice(u64);
 
-impl Dice {
+impl RandomDice {
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -109,7 +109,7 @@ fn apply_own(document: &Value, patch: &Value) -> Option<Value> {
 fn random_patches_apply_as_another_implementation_applies_them() {
     let (mut applied, mut steps) = (0, 0);
     for case in 1..=CASES {
-        let mut dice = Dice(case.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut dice = RandomDice(case.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let document = dice.value(3);
         let mut list = Vec::new();
         let mut seen = document.clone();

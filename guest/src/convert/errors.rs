@@ -143,7 +143,6 @@ fn core_error(error: CoreError, thread: Option<&str>) -> types::Error {
         CoreError::BrokenChain {
             code, ref thread, ..
         } => corrupt(code.to_owned(), error.to_string(), Some(thread)),
-        // The service answers it itself.
         CoreError::StateNotLoaded => corrupt("contradiction".to_owned(), error.to_string(), thread),
         CoreError::Corrupt(message) => corrupt("contradiction".to_owned(), message, thread),
     }

@@ -29,7 +29,7 @@ pub struct StoredEntry {
     pub text: String,
 }
 
-/// What a caller appends, as it wrote it.
+/// A change as its caller wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChangeTexts {
     /// The events, each a JSON object.
@@ -323,8 +323,8 @@ impl<P: HostPorts> ThreadService<P> {
         self.append_change(thread, token, expected, &change)
     }
 
-    /// Adds events and edits of the state to a history, with the token of its holder, or without one
-    /// if the thread has no holder: after the version `expected`, or after whichever it has.
+    /// Adds events and edits of the state to a history, with the token of its holder, or without
+    /// one if the thread has no holder: after the version `expected`, or after whichever it has.
     pub fn append_change(
         &self,
         thread: &str,
@@ -458,8 +458,8 @@ fn append_outcome(
     }
 }
 
-/// Counts the events of an entry that its caller gave. A message with an id that is not at its place
-/// was skipped.
+/// Counts the events of an entry that its caller gave. A message with an id that is not at its
+/// place was skipped.
 fn count_given(stored: &[Event], given: &[AppendedEvent]) -> usize {
     let mut count = 0;
     for event in given {

@@ -303,8 +303,8 @@ fn merge_documents(documents: CommandDocuments) -> CommandDocuments {
 }
 
 /// Fields that the page documents and these documents may lack: a cause is null until something is
-/// wrong, only a `fork` is one, only a thread that is shown has a state, only a `run` here has children, only a `recover` follows a death,
-/// and only a `kill` has a child that it cannot reach.
+/// wrong, only a `fork` is one, only a thread that is shown has a state, only a `run` here has
+/// children, only a `recover` follows a death, and only a `kill` has a child that it cannot reach.
 fn may_be_absent(name: &str, path: &str) -> bool {
     path.contains("cause")
         || path.contains("suspended[]")

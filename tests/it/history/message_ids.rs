@@ -8,7 +8,7 @@ use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::parse_user;
 use threadkeep_core::runner::Signal;
 
-fn named(id: &str, text: &str) -> Value {
+fn message_with_id(id: &str, text: &str) -> Value {
     json!({"type": "message", "role": "user", "content": text, "id": id})
 }
 
@@ -41,22 +41,28 @@ fn texts(host: &LoopHost) -> Vec<String> {
 fn a_message_of_a_known_id_is_added_once() {
     let host = LoopHost::new();
     let first = host
-        .append(&[named("m1", "one"), named("m2", "two")])
+        .append(&[message_with_id("m1", "one"), message_with_id("m2", "two")])
         .unwrap();
     // Known ones are skipped, at whichever version.
-    let again = host.append(&[named("m1", "one")]).unwrap();
+    let again = host.append(&[message_with_id("m1", "one")]).unwrap();
     assert_eq!(again.version, first.version);
     let more = host.append(&[
-        named("m2", "two"),
-        named("m3", "three"),
-        named("m3", "three"),
+        message_with_id("m2", "two"),
+        message_with_id("m3", "three"),
+        message_with_id("m3", "three"),
     ]);
     let more = more.unwrap();
     assert_eq!((more.version, more.mail.len()), (first.version + 1, 0));
     assert_eq!(texts(&host), ["one", "two", "three"]);
-    let other = host.append(&[named("m4", "four"), named("m1", "another")]);
+    let other = host.append(&[
+        message_with_id("m4", "four"),
+        message_with_id("m1", "another"),
+    ]);
     assert_eq!(field(other), "events[1].id");
-    let twice = host.append(&[named("m5", "five"), named("m5", "another")]);
+    let twice = host.append(&[
+        message_with_id("m5", "five"),
+        message_with_id("m5", "another"),
+    ]);
     assert_eq!(field(twice), "events[1].id");
     assert_eq!(host.head().version, more.version);
 }
@@ -64,7 +70,7 @@ fn a_message_of_a_known_id_is_added_once() {
 #[test]
 fn ids_are_known_to_starts_signals_and_appends_of_the_chain() {
     let mut host = LoopHost::new();
-    host.append(&[named("m1", "one")]).unwrap();
+    host.append(&[message_with_id("m1", "one")]).unwrap();
     let thread = host.thread.clone();
     let service = &host.world.service;
     let start =
@@ -90,7 +96,7 @@ fn ids_are_known_to_starts_signals_and_appends_of_the_chain() {
 #[test]
 fn a_successor_knows_the_ids_of_its_chain_and_a_fork_has_its_own() {
     let host = LoopHost::new();
-    host.append(&[named("m1", "one")]).unwrap();
+    host.append(&[message_with_id("m1", "one")]).unwrap();
     let service = &host.world.service;
     let fork = service
         .fork(&host.thread, 1, "f", None)

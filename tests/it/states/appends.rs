@@ -42,137 +42,87 @@ fn a_snapshot_is_followed_by_patches_and_then_operations() {
     assert_eq!(host.state(Some(0)), scopes(json!({}), json!({})));
 }
 
-/// Each case: patches, operations, snapshot, and the field at fault.
-fn refused_changes() -> Vec<(Vec<Value>, Vec<Value>, Option<Value>, &'static str)> {
+/// Patches that are refused, each with the field at fault after `change.patches`.
+fn refused_patches() -> Vec<(Vec<Value>, &'static str)> {
     let step = |step: Value| vec![patch("thread", json!([step]))];
-    let add = |path: &str, value: Value| vec![operation("thread", "add", path, value)];
+    let tested = json!([{"op": "test", "path": "/x", "value": 2}]);
+    let of_call = |scope: &str| json!({"scope": scope, "call": "call_1_0", "patch": []});
     vec![
-        (vec![], vec![], None, "events"),
         (
             step(json!({"op": "replace", "path": "/x", "value": 1})),
-            vec![],
-            None,
-            "change.patches[0].patch[0]",
+            "[0].patch[0]",
         ),
         (
-            vec![
-                set("thread", "x", json!(1)),
-                patch("thread", json!([{"op": "test", "path": "/x", "value": 2}])),
-            ],
-            vec![],
-            None,
-            "change.patches[1].patch[0]",
+            vec![set("thread", "x", json!(1)), patch("thread", tested)],
+            "[1].patch[0]",
         ),
         (
             step(json!({"op": "remove", "path": "/list/9"})),
-            vec![],
-            None,
-            "change.patches[0].patch[0]",
+            "[0].patch[0]",
         ),
         (
             step(json!({"op": "replace", "path": "", "value": 1})),
-            vec![],
-            None,
-            "change.patches[0].patch",
+            "[0].patch",
         ),
-        (
-            vec![json!({"scope": "thread", "patch": {}})],
-            vec![],
-            None,
-            "change.patches[0].patch",
-        ),
-        (
-            vec![json!({"scope": "chain", "patch": []})],
-            vec![],
-            None,
-            "change.patches[0].scope",
-        ),
+        (vec![json!({"scope": "thread", "patch": {}})], "[0].patch"),
+        (vec![json!({"scope": "chain", "patch": []})], "[0].scope"),
         (
             vec![json!({"scope": "thread", "patch": [], "x": 1})],
-            vec![],
-            None,
-            "change.patches[0].x",
+            "[0].x",
         ),
-        (
-            vec![json!({"scope": "tool-call", "patch": []})],
-            vec![],
-            None,
-            "change.patches[0].call",
-        ),
-        (
-            vec![json!({"scope": "tool-call", "call": "call_1_0", "patch": []})],
-            vec![],
-            None,
-            "change.patches[0].call",
-        ),
-        (
-            vec![json!({"scope": "run", "call": "call_1_0", "patch": []})],
-            vec![],
-            None,
-            "change.patches[0].call",
-        ),
-        (
-            vec![],
-            add("/list", json!(1)),
-            None,
-            "change.operations[0].path",
-        ),
-        (
-            vec![],
-            add("list", json!(1)),
-            None,
-            "change.operations[0].path",
-        ),
-        (
-            vec![],
-            add("/n", json!(1.5)),
-            None,
-            "change.operations[0].value",
-        ),
-        (
-            vec![],
-            add("/n", json!(i64::MAX)),
-            None,
-            "change.operations[0].value",
-        ),
-        (
-            vec![],
-            vec![operation("thread", "set", "/n", json!(1))],
-            None,
-            "change.operations[0].op",
-        ),
-        (
-            vec![],
-            vec![],
-            Some(json!({"tool_call": {}})),
-            "change.snapshot.tool_call",
-        ),
-        (
-            vec![],
-            vec![],
-            Some(json!({"thread": []})),
-            "change.snapshot.thread",
-        ),
-        (vec![], vec![], Some(json!({})), "change.snapshot"),
+        (vec![json!({"scope": "tool-call", "patch": []})], "[0].call"),
+        (vec![of_call("tool-call")], "[0].call"),
+        (vec![of_call("run")], "[0].call"),
         (
             vec![set("thread", "x", json!("x".repeat(EDITS_BYTES_MAX)))],
-            vec![],
-            None,
-            "change.patches",
-        ),
-        (
-            vec![],
-            vec![operation("thread", "add", "/n", json!(1)); 65],
-            None,
-            "change.operations",
-        ),
-        (
-            vec![],
-            vec![],
-            Some(json!({"thread": {"x": "x".repeat(STATE_BYTES_MAX - 20)}})),
-            "change",
+            "",
         ),
     ]
+}
+
+/// Operations that are refused, each with the field at fault after `change.operations`.
+fn refused_operations() -> Vec<(Vec<Value>, &'static str)> {
+    let add = |path: &str, value: Value| vec![operation("thread", "add", path, value)];
+    vec![
+        (add("/list", json!(1)), "[0].path"),
+        (add("list", json!(1)), "[0].path"),
+        (add("/n", json!(1.5)), "[0].value"),
+        (add("/n", json!(i64::MAX)), "[0].value"),
+        (vec![operation("thread", "set", "/n", json!(1))], "[0].op"),
+        (vec![operation("thread", "add", "/n", json!(1)); 65], ""),
+    ]
+}
+
+/// Changes that are refused, each with the field at fault.
+fn refused_changes() -> Vec<(ChangeTexts, String)> {
+    let snapshot = |value: Value| ChangeTexts {
+        snapshot: Some(value.to_string()),
+        ..ChangeTexts::default()
+    };
+    let large = json!({"thread": {"x": "x".repeat(STATE_BYTES_MAX - 20)}});
+    let mut cases = vec![
+        (ChangeTexts::default(), "events".to_owned()),
+        (
+            snapshot(json!({"tool_call": {}})),
+            "change.snapshot.tool_call".to_owned(),
+        ),
+        (
+            snapshot(json!({"thread": []})),
+            "change.snapshot.thread".to_owned(),
+        ),
+        (snapshot(json!({})), "change.snapshot".to_owned()),
+        (snapshot(large), "change".to_owned()),
+    ];
+    for (patches, field) in refused_patches() {
+        cases.push((change(&patches, &[]), format!("change.patches{field}")));
+    }
+    for (operations, field) in refused_operations() {
+        cases.push((
+            change(&[], &operations),
+            format!("change.operations{field}"),
+        ));
+    }
+    cases
 }
 
 #[test]
@@ -187,11 +137,7 @@ fn a_change_that_does_not_apply_is_refused_by_its_place_and_writes_nothing() {
     );
     host.append(&first).unwrap();
     let before = (host.version(), host.state(None));
-    for (patches, operations, snapshot, expected) in refused_changes() {
-        let given = ChangeTexts {
-            snapshot: snapshot.map(|snapshot| snapshot.to_string()),
-            ..change(&patches, &operations)
-        };
+    for (given, expected) in refused_changes() {
         match host.append(&given) {
             Err(Error::Core(CoreError::Invalid { field, .. })) => assert_eq!(field, expected),
             other => panic!("{expected}: {other:?}"),

@@ -42,7 +42,8 @@ fn an_append_reads_as_much_at_turn_10000_as_at_turn_10() {
     let mut added = 0;
     for n in 1..=10_000 {
         service.append(&host.thread, None, None, &turn).unwrap();
-        // The tenth and the last are compared; some between them make the state as old as the thread.
+        // The tenth and the last are compared; some between them make the state as old as the
+        // thread.
         if n > 10 && n % 50 != 0 {
             continue;
         }

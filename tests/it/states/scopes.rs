@@ -1,4 +1,4 @@
-//! How long what is in a scope lasts: runs, calls, forks, threads that continue others.
+//! The time that what is in a scope lasts: runs, calls, forks, threads that continue others.
 
 use super::tool_outcomes::outcomes_with;
 use super::{StateWorld, change, set, state_of};
@@ -21,7 +21,7 @@ fn both() -> ChangeTexts {
 }
 
 /// Returns the change of the state in the entry of a version.
-fn recorded(world: &RunnerFixture, thread: &str, version: u64) -> Value {
+fn recorded_change(world: &RunnerFixture, thread: &str, version: u64) -> Value {
     let loaded = world.service.load(thread).unwrap();
     let entry = world.service.entry(&loaded, version).unwrap().unwrap();
     let entry: Value = serde_json::from_str(&entry.to_text()).unwrap();
@@ -41,7 +41,7 @@ fn the_scope_of_a_run_is_emptied_by_a_recorded_patch_where_the_next_begins() {
         "patch": [{"op": "replace", "path": "", "value": {}}],
     }]);
     assert_eq!(
-        recorded(&host.world, &thread, before + 1)["patches"],
+        recorded_change(&host.world, &thread, before + 1)["patches"],
         emptied
     );
     assert_eq!(host.state(None)["run"], json!({}));
@@ -51,7 +51,10 @@ fn the_scope_of_a_run_is_emptied_by_a_recorded_patch_where_the_next_begins() {
     // Nothing is recorded where it is empty.
     host.world.start(&thread, Some("again")).unwrap();
     host.world.audit();
-    assert_eq!(recorded(&host.world, &thread, host.version()), Value::Null);
+    assert_eq!(
+        recorded_change(&host.world, &thread, host.version()),
+        Value::Null
+    );
 }
 
 #[test]
@@ -102,19 +105,10 @@ fn a_run_after_a_crashed_one_begins_with_an_empty_scope() {
 fn the_scope_of_a_call_is_dropped_with_its_result() {
     let mut world = RunnerFixture::new();
     let thread = world.create(None);
-    let deadline = UnixTime {
-        seconds: 1_800_000_600,
-        nanos: 0,
-    };
-    let token = Some(
-        world
-            .service
-            .open(&thread, "h/1", deadline)
-            .unwrap()
-            .head
-            .value
-            .token,
-    );
+    let (seconds, nanos) = (1_800_000_600, 0);
+    let deadline = UnixTime { seconds, nanos };
+    let opened = world.service.open(&thread, "h/1", deadline).unwrap();
+    let token = Some(opened.head.value.token);
     let events = [
         message_event("user", "hi"),
         call_event("A"),
@@ -124,7 +118,8 @@ fn the_scope_of_a_call_is_dropped_with_its_result() {
     world.service.append(&thread, token, None, &events).unwrap();
     let scoped = |call: &str| {
         json!({
-            "scope": "tool-call", "call": call, "patch": [{"op": "add", "path": "/step", "value": 1}],
+            "scope": "tool-call", "call": call,
+            "patch": [{"op": "add", "path": "/step", "value": 1}],
         })
     };
     let given = change(&[scoped("call_2_1"), scoped("call_2_2")], &[]);

@@ -90,7 +90,7 @@ pub struct Entry {
     pub about: Option<JsonValue<'static>>,
     /// The end of the run, in the entry that ends it.
     pub ended: Option<RunEnd>,
-    /// How it changed the state of the thread.
+    /// Its change of the state of the thread.
     pub state: Option<StateChange>,
     /// If it did not: version of the thread's own entry that changed it last; 0 if none did.
     pub state_at: u64,

@@ -1,6 +1,5 @@
 //! The records of a thread as they were read.
 
-use super::ParentHead;
 use crate::error::Error;
 use crate::id;
 use crate::ledger::Account;
@@ -20,6 +19,20 @@ impl<T> StoredRecord<T> {
     pub const fn absent(value: T) -> Self {
         Self { version: 0, value }
     }
+}
+
+/// The thread that spawned another: the tip of the chain above. Its head is parsed only where the
+/// other has stopped, because a turn of a child changes nothing there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParentHead {
+    /// Its id.
+    pub id: String,
+    /// Id of its chain.
+    pub chain: String,
+    /// The store's version of its head.
+    pub version: u64,
+    /// Text of its head.
+    pub text: String,
 }
 
 /// The three records that decide about a thread, read as one snapshot.

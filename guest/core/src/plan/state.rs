@@ -95,7 +95,7 @@ impl ThreadChange<'_> {
             return Err(Error::invalid("change", "", problem));
         }
         change.hash = sha256_text(&text);
-        let mut after = StateSummary {
+        let after = StateSummary {
             version,
             bytes: text.len() as u64,
             since: before.since + 1,
@@ -104,18 +104,12 @@ impl ThreadChange<'_> {
             ..before
         }
         .of_scopes(&document);
-        let heavy = after.patch_bytes > after.bytes.max(CHANGE_BYTES_FLOOR);
-        let written_down = before.version > 0 && (heavy || after.since > CHANGES_READ_MAX);
-        if replaced || written_down {
-            after.snapshot += 1;
-            (after.since, after.patch_bytes) = (1, edit_bytes);
+        let after = match replaced || is_to_be_written_down(before, after) {
+            true => self.write_down(base, after, edit_bytes),
+            false => after,
+        };
+        if after.snapshot > before.snapshot {
             change.snapshot = after.snapshot;
-            self.extra.push(StoreWrite::Append {
-                log: key::STATE,
-                partition: self.loaded.key(),
-                at: after.snapshot,
-                value: json::to_text(&StateRecord::new(base, version)),
-            });
         }
         let stored = self.loaded.state.as_ref().map_or(0, |state| state.version);
         super::push_replacement(
@@ -128,6 +122,35 @@ impl ThreadChange<'_> {
         self.head.state = Some(after);
         Ok(Some(change))
     }
+
+    /// Writes the document that a change begins with into the log `state`.
+    fn write_down(
+        &mut self,
+        base: StateDocument,
+        after: StateSummary,
+        edit_bytes: u64,
+    ) -> StateSummary {
+        let at = after.snapshot + 1;
+        self.extra.push(StoreWrite::Append {
+            log: key::STATE,
+            partition: self.loaded.key(),
+            at,
+            value: json::to_text(&StateRecord::new(base, after.version)),
+        });
+        StateSummary {
+            since: 1,
+            patch_bytes: edit_bytes,
+            snapshot: at,
+            ..after
+        }
+    }
+}
+
+/// Returns true if the changes since the newest document in the log weigh more than the document, or
+/// are too many for a reader.
+fn is_to_be_written_down(before: StateSummary, after: StateSummary) -> bool {
+    let heavy = after.patch_bytes > after.bytes.max(CHANGE_BYTES_FLOOR);
+    before.version > 0 && (heavy || after.since > CHANGES_READ_MAX)
 }
 
 fn apply_edits(document: &mut StateDocument, edits: &StateEdits) -> Result<(), Error> {

@@ -5,7 +5,6 @@
 //! and has failed. Calls of a round run side by side: where the edits of two cross, neither is the
 //! later one, and both are left out.
 
-use super::round::ToolOutcome;
 use crate::error::{Error, cut};
 use crate::history::call_id;
 use crate::plan::ThreadChange;
@@ -15,6 +14,19 @@ use crate::state::{
 
 /// Most bytes of the sentence that tells a model why the edits of a call were not applied.
 const NOTE_BYTES_MAX: usize = 400;
+
+/// The edits that a tool returned with the result of a call, as it wrote them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReturnedEdits<'a> {
+    /// The call: version and index.
+    pub call: (u64, u32),
+    /// Name of the tool.
+    pub name: &'a str,
+    /// Patches, a JSON list.
+    pub patches: Option<&'a str>,
+    /// Operations, a JSON list.
+    pub operations: Option<&'a str>,
+}
 
 /// The edits of one outcome, while it is decided which of a round are applied.
 struct OutcomeEdits<'a> {
@@ -34,28 +46,27 @@ impl OutcomeEdits<'_> {
         self.problem.get_or_insert(problem);
     }
 
-    /// The call, as a model knows it.
-    fn shown(&self) -> String {
+    /// Names the call as a model knows it.
+    fn describe_call(&self) -> String {
         format!("{} ({})", self.id, self.name)
     }
 }
 
 /// Adds the edits of the outcomes of a round to a change. Returns for each outcome why its edits
-/// were left out, if they were. `names` are the tools of the outcomes; `open` the ids of the calls
-/// that are open.
+/// were left out, if they were. `open` are the ids of the calls that are open.
 pub(super) fn add_outcome_edits(
     change: &mut ThreadChange<'_>,
-    outcomes: &[ToolOutcome],
-    names: &[String],
+    returned: &[ReturnedEdits<'_>],
     open: &[String],
 ) -> Result<Vec<Option<String>>, Error> {
-    if outcomes.iter().all(|outcome| !outcome.has_edits()) {
-        return Ok(vec![None; outcomes.len()]);
+    let has_none = |edits: &ReturnedEdits<'_>| edits.patches.or(edits.operations).is_none();
+    if returned.iter().all(has_none) {
+        return Ok(vec![None; returned.len()]);
     }
     let before = change.state_document()?;
-    let given = outcomes.iter().zip(names);
-    let mut all: Vec<_> = given
-        .map(|(outcome, name)| read_edits(outcome, name, open))
+    let mut all: Vec<_> = returned
+        .iter()
+        .map(|edits| read_edits(*edits, open))
         .collect();
     leave_out_crossing(&before, &mut all);
     while let Some((at, problem)) = find_inapplicable(&before, &all) {
@@ -74,9 +85,9 @@ pub(super) fn add_outcome_edits(
     Ok(notes)
 }
 
-fn read_edits<'a>(outcome: &ToolOutcome, name: &'a str, open: &[String]) -> OutcomeEdits<'a> {
-    let id = call_id(outcome.version, outcome.index);
-    let (patches, operations) = (outcome.patches.as_deref(), outcome.operations.as_deref());
+fn read_edits<'a>(returned: ReturnedEdits<'a>, open: &[String]) -> OutcomeEdits<'a> {
+    let id = call_id(returned.call.0, returned.call.1);
+    let (name, patches, operations) = (returned.name, returned.patches, returned.operations);
     let read = StateEdits::parse_lists(patches, operations, &id).and_then(|edits| {
         let mut calls = edits.named_calls();
         match calls.find(|(_, call)| !open.iter().any(|open| open == call)) {
@@ -111,7 +122,7 @@ fn leave_out_crossing(before: &StateDocument, all: &mut [OutcomeEdits<'_>]) {
     for (first, one) in all.iter().enumerate() {
         for (second, two) in all.iter().enumerate().skip(first + 1) {
             if let Some(place) = find_crossing(before, &one.edits, &two.edits) {
-                let (one, two) = (one.shown(), two.shown());
+                let (one, two) = (one.describe_call(), two.describe_call());
                 let problem =
                     format!("{one} and {two} both change {place}, so neither change was applied");
                 found.push((first, second, problem));

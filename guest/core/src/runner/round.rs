@@ -3,7 +3,7 @@
 use super::ROUND_BYTES_MAX;
 use super::children::WaitRequest;
 use super::open_calls::{cut_to_fit, tool_name_of};
-use super::outcome_edits::add_outcome_edits;
+use super::outcome_edits::{ReturnedEdits, add_outcome_edits};
 use super::settlement::{count_time, record_tool_cost};
 use super::transition::RunTransition;
 use crate::error::Error;
@@ -38,13 +38,6 @@ record!(write ToolOutcome {
     version, index, state, failed, content, cost, patches or nothing, operations or nothing
 });
 
-impl ToolOutcome {
-    /// Returns true if the tool changes the state.
-    pub(super) fn has_edits(&self) -> bool {
-        self.patches.is_some() || self.operations.is_some()
-    }
-}
-
 /// State of a call, as the driver knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolState {
@@ -78,7 +71,16 @@ pub(super) fn apply_tool_results(
     let open: Vec<String> = open
         .map(|call| call_id(round.version, call.index))
         .collect();
-    let notes = add_outcome_edits(change, &outcomes, &names, &open)?;
+    let returned = outcomes
+        .iter()
+        .zip(&names)
+        .map(|(outcome, name)| ReturnedEdits {
+            call: (outcome.version, outcome.index),
+            name,
+            patches: outcome.patches.as_deref(),
+            operations: outcome.operations.as_deref(),
+        });
+    let notes = add_outcome_edits(change, &returned.collect::<Vec<_>>(), &open)?;
     for ((outcome, name), note) in outcomes.into_iter().zip(names).zip(notes) {
         record_tool_cost(change, outcome.cost);
         change.push_event(Event::ToolResult(ToolResult {

@@ -1,10 +1,11 @@
 //! Edits of calls that ran side by side and change the same place: neither can be said to be the
 //! later one.
 
-use super::document::{StateDocument, StateScope};
+use super::document::StateDocument;
 use super::edits::StateEdits;
 use super::patch::{TouchedPlace, empty_object, touched_places};
 use super::pointer::find_value;
+use super::scope::StateScope;
 use crate::json::JsonValue;
 
 /// A place in a scope that edits touch.

@@ -3,36 +3,10 @@
 use super::edits::{EditRefusal, ScopedOperation, ScopedPatch, StateEdits, StateSnapshot};
 use super::operation::apply_operation;
 use super::patch::{apply_patch, empty_object};
-use super::storable::find_unstorable;
-use crate::json::record::{record, words};
-use crate::json::{self, JsonObject, JsonValue};
-
-/// Most bytes of a state document as JSON text: it is read and written whole by each change of it.
-pub const STATE_BYTES_MAX: usize = 256 << 10;
-
-/// Scopes of a state document, by how long what is in them lasts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StateScope {
-    /// As long as the thread, and with the threads that continue it.
-    Thread,
-    /// As long as a run: emptied where the next one begins.
-    Run,
-    /// As long as a call is open.
-    ToolCall,
-}
-
-words!(StateScope { Thread = "thread", Run = "run", ToolCall = "tool-call" });
-
-impl StateScope {
-    /// The words of all scopes.
-    pub const NAMES: [&'static str; 3] = ["thread", "run", "tool-call"];
-
-    /// Returns the scope of this word.
-    pub fn parse(word: &str) -> Option<Self> {
-        let all = [Self::Thread, Self::Run, Self::ToolCall];
-        all.into_iter().find(|scope| scope.as_str() == word)
-    }
-}
+use super::scope::StateScope;
+use super::storable::{STATE_BYTES_MAX, find_unstorable};
+use crate::json::record::record;
+use crate::json::{self, JsonValue};
 
 /// A state document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,13 +195,4 @@ impl Default for StateDocument {
     fn default() -> Self {
         Self::empty()
     }
-}
-
-/// Returns the patch that empties a scope.
-pub(super) fn emptying_patch() -> JsonValue<'static> {
-    let mut step = JsonObject::new();
-    step.insert("op", "replace");
-    step.insert("path", "");
-    step.insert("value", empty_object());
-    JsonValue::Array(vec![JsonValue::Object(step)])
 }

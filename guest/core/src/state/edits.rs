@@ -1,9 +1,9 @@
 //! Edits of a state: what one append or one tool call changes, as a caller writes it.
 
-use super::document::{StateScope, emptying_patch};
 use super::operation::OperationKind;
 use super::pointer::JsonPointer;
-use super::storable::find_unstorable;
+use super::scope::{StateScope, emptying_patch};
+use super::storable::{STATE_BYTES_MAX, find_unstorable};
 use crate::json::record::record;
 use crate::json::{self, JsonValue};
 
@@ -307,8 +307,8 @@ fn read_operation(
 }
 
 fn read_snapshot(text: &str) -> Result<StateSnapshot, EditRefusal> {
-    if text.len() > super::STATE_BYTES_MAX {
-        let most = super::STATE_BYTES_MAX;
+    if text.len() > STATE_BYTES_MAX {
+        let most = STATE_BYTES_MAX;
         return Err(refusal("snapshot", format!("has more than {most} bytes")));
     }
     let object = read_object("snapshot", text, &["thread", "run"])?;

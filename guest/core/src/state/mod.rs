@@ -14,11 +14,12 @@ mod edits;
 mod operation;
 mod patch;
 mod pointer;
+mod scope;
 mod storable;
 
 pub use change::StateChange;
 pub use crossing::find_crossing;
-pub use document::{STATE_BYTES_MAX, StateDocument, StateScope};
+pub use document::StateDocument;
 pub use edits::{
     EDITS_BYTES_MAX, EditRefusal, OPERATIONS_MAX, ScopedOperation, ScopedPatch, StateEdits,
     StateSnapshot,
@@ -26,3 +27,5 @@ pub use edits::{
 pub use operation::OperationKind;
 pub use patch::{PatchRefusal, apply_patch};
 pub use pointer::{JsonPointer, POINTER_BYTES_MAX};
+pub use scope::StateScope;
+pub use storable::{STATE_BYTES_MAX, STATE_DEPTH_MAX};

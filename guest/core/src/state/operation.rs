@@ -154,7 +154,12 @@ mod tests {
     use super::*;
     use crate::json;
 
-    fn applied(target: &str, kind: &str, path: &str, value: &str) -> Result<String, &'static str> {
+    fn apply_to_text(
+        target: &str,
+        kind: &str,
+        path: &str,
+        value: &str,
+    ) -> Result<String, &'static str> {
         let mut target = json::parse(target).unwrap().into_owned();
         let value = json::parse(value).unwrap().into_owned();
         let kind = OperationKind::parse(kind).unwrap();
@@ -202,7 +207,7 @@ mod tests {
             (r#"{"n":5}"#, "set-add", "/n", "1", Err("path")),
             (r#"{"n":5}"#, "set-remove", "/n", "1", Err("path")),
         ] {
-            let found = applied(target, kind, path, value);
+            let found = apply_to_text(target, kind, path, value);
             assert_eq!(
                 found.as_deref(),
                 expected.as_deref(),

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::json;
 
-    fn applied(target: &str, patch: &str) -> Result<String, PatchRefusal> {
+    fn patch_text(target: &str, patch: &str) -> Result<String, PatchRefusal> {
         let mut target = json::parse(target).unwrap().into_owned();
         let patch = json::parse(patch).unwrap();
         apply_patch(&mut target, &patch).map(|()| target.to_string())
@@ -276,7 +276,11 @@ mod tests {
                 r#"{"a":1}"#,
             ),
         ] {
-            assert_eq!(applied(target, patch).as_deref(), Ok(expected), "{patch}");
+            assert_eq!(
+                patch_text(target, patch).as_deref(),
+                Ok(expected),
+                "{patch}"
+            );
         }
     }
 
@@ -333,7 +337,7 @@ mod tests {
                 Some(1),
             ),
         ] {
-            let refusal = applied(target, patch).expect_err(patch);
+            let refusal = patch_text(target, patch).expect_err(patch);
             assert_eq!(refusal.at, at, "{patch}: {}", refusal.problem);
         }
     }

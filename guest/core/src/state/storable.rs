@@ -1,7 +1,10 @@
-//! What a value must be like so that it can be stored, read again and changed: not nested too deep,
-//! and without names that a reader would not give back.
+//! The bounds of a value that can be stored, read again and changed: it is not too large, not nested
+//! too deep, and has no names that a reader would not give back.
 
 use crate::json::{JsonObject, JsonValue, NUMBER_FIELD};
+
+/// Most bytes of a state document as JSON text: it is read and written whole by each change of it.
+pub const STATE_BYTES_MAX: usize = 256 << 10;
 
 /// Most levels of a value of a state, and of its patches. The parser takes 128, and an entry has a
 /// few of its own around a patch.

@@ -110,7 +110,7 @@ pub struct Head {
     pub mail_to: u64,
     /// Caps in force.
     pub limits: ThreadCaps,
-    /// What there is to know of its state document, if it has one.
+    /// Size and place of its state document, if it has one.
     pub state: Option<StateSummary>,
     /// Session id of the provider.
     pub session: Option<String>,

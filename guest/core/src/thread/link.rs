@@ -183,7 +183,7 @@ fn loaded_link(created: &CommitPlan, tip: &LoadedThread) -> LoadedThread {
 
 /// Gives a new thread a state document, which its first entry records.
 pub(crate) fn inherit_state(created: &mut LoadedThread, document: StateDocument) {
-    created.head.value.state = Some(StateSummary::inherited(&document));
+    created.head.value.state = Some(StateSummary::of_inherited(&document));
     created.state = Some(StoredRecord::absent(StateRecord::new(document, 0)));
 }
 

@@ -62,7 +62,7 @@ record!(StateSummary {
 
 impl StateSummary {
     /// Returns the summary of a document that a new thread inherits.
-    pub fn inherited(document: &StateDocument) -> Self {
+    pub fn of_inherited(document: &StateDocument) -> Self {
         Self {
             bytes: document.to_text().len() as u64,
             ..Self::default()

@@ -415,8 +415,7 @@ impl TestWorld {
             patches: None,
             operations: None,
         });
-        let outcome = StepOutcome::ToolOutcomes(outcomes.collect());
-        let submission = submission(&driver, outcome);
+        let submission = submission(&driver, StepOutcome::ToolOutcomes(outcomes.collect()));
         Some((thread, self.decide_submission(&loaded, submission, moment)))
     }
 
