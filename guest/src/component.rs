@@ -188,7 +188,8 @@ impl exported::history::Guest for ThreadsComponent {
         call_for(&thread, |service| {
             let (loaded, version, hash) = service.snapshot(&thread, version)?;
             let window = service.window(&loaded)?;
-            Ok(convert::snapshot(&loaded, window, version, hash))
+            let state = service.state_at(&loaded, version)?;
+            Ok(convert::snapshot(&loaded, window, version, hash, &state))
         })
     }
 
@@ -229,8 +230,8 @@ impl exported::history::Guest for ThreadsComponent {
         change: exported::history::ChangeSet,
     ) -> Result<exported::history::Written, types::Error> {
         call_for(&thread, |service| {
-            let events = convert::change_events(change)?;
-            service.append(&thread, token, convert::expected_version(expected), &events)
+            let change = convert::change_texts(change);
+            service.append_change(&thread, token, convert::expected_version(expected), &change)
         })
         .map(|written| convert::append_to_wit(&written))
     }

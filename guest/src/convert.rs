@@ -16,7 +16,7 @@ pub use ledger::{account, admission, bill, branches, charges, estimate};
 
 pub use errors::{error, not_built_error};
 pub use history::{
-    append_to_wit, change_events, cursor, entry_to_wit, events, expected_version, opened_to_wit,
+    append_to_wit, change_texts, cursor, entry_to_wit, events, expected_version, opened_to_wit,
     piece_to_wit, snapshot,
 };
 pub use imports::{item, key, library_error, op, record_damage, storage_error};
@@ -318,17 +318,7 @@ fn tool_outcome(place: usize, outcome: types::ToolOutcome) -> Result<ToolOutcome
             .into());
         }
     };
-    let given = [
-        ("patches", &outcome.patches),
-        ("operations", &outcome.operations),
-    ];
-    for (name, text) in given {
-        if !matches!(text.trim(), "" | "[]") {
-            let problem = "is not supported by this version yet: give []";
-            let field = format!("outcomes[{place}].{name}");
-            return Err(CoreError::invalid(field, text, problem).into());
-        }
-    }
+    let given = |text: String| Some(text).filter(|text| !matches!(text.trim(), "" | "[]"));
     Ok(ToolOutcome {
         version: outcome.version,
         index: outcome.index,
@@ -336,6 +326,8 @@ fn tool_outcome(place: usize, outcome: types::ToolOutcome) -> Result<ToolOutcome
         failed: outcome.failed,
         content: parse_result_content(place, &outcome.content)?,
         cost: NanoUsd::new(outcome.cost),
+        patches: given(outcome.patches),
+        operations: given(outcome.operations),
     })
 }
 

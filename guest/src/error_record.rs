@@ -145,7 +145,9 @@ fn identify_error(error: CoreError) -> (&'static str, String, Option<String>) {
             let thread = id::key(&id::printable_id(&thread));
             ("corrupt", code.to_owned(), Some(thread))
         }
-        CoreError::Corrupt(_) => ("corrupt", CONTRADICTION.to_owned(), None),
+        CoreError::Corrupt(_) | CoreError::StateNotLoaded => {
+            ("corrupt", CONTRADICTION.to_owned(), None)
+        }
     }
 }
 
@@ -189,7 +191,8 @@ fn write_details(error: &CoreError) -> String {
         CoreError::Exists(_)
         | CoreError::NewerFormat { .. }
         | CoreError::BrokenChain { .. }
-        | CoreError::Corrupt(_) => {}
+        | CoreError::Corrupt(_)
+        | CoreError::StateNotLoaded => {}
     }
     writer.finish();
     details

@@ -19,5 +19,6 @@ mod paths;
 mod readme;
 mod resumes;
 mod runner;
+mod states;
 mod stores;
 mod tidy;

@@ -105,6 +105,9 @@ fn closing_entry(old: &ThreadRecord, before: &Head, link: &str) -> (u64, Entry) 
         admitted: None,
         charged: Vec::new(),
         about: None,
+        state: None,
+        ended: None,
+        state_at: 0,
         events: vec![Event::ThreadHandoff(handoff)],
     };
     let position = old.position(version).expect("it is after the base");

@@ -119,6 +119,10 @@ pub enum Error {
         /// The problem, a sentence that goes on after the link.
         problem: String,
     },
+    /// The decision needs the state document of the thread, which is loaded for it alone. No caller
+    /// sees this: the service loads it and decides again.
+    #[error("the state of the thread was not loaded")]
+    StateNotLoaded,
     /// Stored data contradict each other.
     #[error("the stored data contradict each other: {0}")]
     Corrupt(String),

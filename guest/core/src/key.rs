@@ -25,6 +25,9 @@ pub const INBOX: &str = "inbox";
 pub const SEEN: &str = "seen";
 /// Partial text of a model's stream, by thread key.
 pub const PARTIAL: &str = "partial";
+/// State documents as they are now, by thread key; also the log of earlier ones, whose partition is
+/// the thread key.
+pub const STATE: &str = "state";
 /// The log of entries; its partition is the thread key.
 pub const HISTORY: &str = "history";
 

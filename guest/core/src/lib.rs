@@ -23,6 +23,7 @@ pub mod money;
 pub mod plan;
 pub mod runner;
 pub mod settings;
+pub mod state;
 pub mod thread;
 pub mod time;
 pub mod transcript;

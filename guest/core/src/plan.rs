@@ -6,138 +6,42 @@
 //! due entries follow the records in the same plan; a plan names a key once.
 
 mod joined_plan;
+mod loaded_thread;
 mod money;
 mod other_threads;
 mod related_thread;
+mod state;
 mod tree_entries;
 mod writes;
 
 pub use joined_plan::{COMMIT_BYTES_MAX, COMMIT_OPS_MAX, PlanJoinError};
+pub use loaded_thread::{LoadedThread, ParentHead, StoredRecord};
 pub use money::ChainFunds;
 pub use other_threads::{DueCall, due_calls, is_revival, is_to_be_resumed};
-pub use related_thread::{
-    ParentHead, RelatedThread, WaitStanding, is_to_be_revived, wait_standing,
-};
+pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
 pub use tree_entries::{due_write, is_indexed_as_interrupted, is_tree_entry};
 pub use writes::{StoreWrite, WriteCondition, index_write};
 use writes::{index_delete, push_replacement};
 
 use crate::error::{self, Error};
 use crate::history::{
-    AdmittedAttempt, CommitReason, Entry, Event, ProviderRole, RaisedEvent, SettledHold,
+    AdmittedAttempt, CommitReason, Entry, Event, ProviderRole, RaisedEvent, RunEnd, SettledHold,
     StepAnswer, is_user_text, provider_texts_of,
 };
 use crate::json::JsonValue;
 use crate::key;
-use crate::ledger::{Account, ChargeBasis, LedgerRefusal, TOKENS_PER_SECOND, UnknownBill};
+use crate::ledger::{ChargeBasis, LedgerRefusal, TOKENS_PER_SECOND, UnknownBill};
 use crate::limits::ThreadCaps;
 use crate::settings::PinnedSettings;
-use crate::thread::{ChainRecord, FORMAT, Head, InboxMessage, StatusCause, ThreadRecord};
+use crate::state::{StateChange, StateEdits};
+use crate::thread::{
+    ChainRecord, FORMAT, Head, InboxMessage, StatusCause, ThreadRecord, ThreadStatus,
+};
 use crate::time::UnixTime;
 use crate::{hash, id};
 
 /// Most bytes of an entry: a stored value, with room for its envelope.
 pub const ENTRY_BYTES_MAX: usize = 1_000_000;
-
-/// A record as it was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredRecord<T> {
-    /// The store's version of it: the guard; 0 where there is none yet, and a plan creates it.
-    pub version: u64,
-    /// Content of the record.
-    pub value: T,
-}
-
-impl<T> StoredRecord<T> {
-    /// A record that is to be created.
-    pub const fn absent(value: T) -> Self {
-        Self { version: 0, value }
-    }
-}
-
-/// The three records that decide about a thread, read as one snapshot.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoadedThread {
-    /// Definition of the thread.
-    pub thread: StoredRecord<ThreadRecord>,
-    /// State of the thread.
-    pub head: StoredRecord<Head>,
-    /// Its chain and account.
-    pub chain: StoredRecord<ChainRecord>,
-    /// The chains of [`ChainRecord::above`], in that order; empty where a thread is loaded to be
-    /// shown, or where one of them is missing or cannot be read (see
-    /// [`LoadedThread::has_lost_account`]). One of a newer format is among them.
-    pub above: Vec<StoredRecord<ChainRecord>>,
-    /// The thread that spawned it, if one did and its head was read; `None` where a thread is
-    /// loaded to be shown.
-    pub parent: Option<ParentHead>,
-}
-
-impl LoadedThread {
-    /// Key of the thread's records.
-    pub fn key(&self) -> String {
-        id::key(&self.thread.value.id)
-    }
-
-    /// Key of the records of its chain.
-    pub fn chain_key(&self) -> String {
-        id::key(&self.thread.value.chain)
-    }
-
-    /// Key of the tip of its chain.
-    pub fn tip_key(&self) -> String {
-        id::key(&self.chain.value.tip)
-    }
-
-    /// Returns true if it is the tip of its chain: it was not continued.
-    pub fn is_tip(&self) -> bool {
-        self.tip_key() == self.key()
-    }
-
-    /// Refuses to write where a newer program has written: the fields that this one does not know
-    /// would be lost. An entry of a newer format has a head of that format. Below an account of a
-    /// newer format nothing is written either: what the thread spends, and that it has ended, could
-    /// not be recorded there, and nobody would make up for it. So the thread stays as it is, and is
-    /// due, until a program that knows the format goes on with it.
-    ///
-    /// # Errors
-    /// [`Error::NewerFormat`] with the first such record.
-    pub fn check_formats(&self) -> Result<(), Error> {
-        let thread = &self.thread.value;
-        let own = [
-            (&thread.id, "thread", thread.format),
-            (&thread.id, "head", self.head.value.format),
-            (&thread.chain, "chain", self.chain.value.format),
-        ];
-        let above = self.above.iter().zip(&self.chain.value.above);
-        let above = above.map(|(chain, root)| (root, "chain", chain.value.format));
-        let mut all = own.into_iter().chain(above);
-        match all.find(|(.., format)| *format > FORMAT) {
-            None => Ok(()),
-            Some((thread, record, format)) => Err(Error::NewerFormat {
-                thread: thread.clone(),
-                record,
-                format,
-            }),
-        }
-    }
-
-    /// Returns true if an account that it draws on, or one above that, is missing or unreadable.
-    /// Such a thread can still be ended and recovered; nothing is admitted, and its spending is
-    /// recorded in its history and in the accounts that remain.
-    pub fn has_lost_account(&self) -> bool {
-        self.above.len() != self.chain.value.above.len()
-    }
-
-    /// The account that the chain draws on.
-    pub fn account(&self) -> &Account {
-        let chain = &self.chain.value;
-        match self.above.first() {
-            Some(above) if !chain.has_account() => &above.value.account,
-            _ => &chain.account,
-        }
-    }
-}
 
 /// The entry by which it can be found out if a commit was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -231,6 +135,8 @@ pub struct ThreadChange<'a> {
     pub lost_mail: Vec<u32>,
     /// Charges for calls of an external loop that ended with the change and were not settled.
     pub charges: Vec<SettledHold>,
+    /// Edits of the state of the thread.
+    pub edits: StateEdits,
     /// Where the run that the change begins comes from.
     pub about: Option<JsonValue<'static>>,
     related_heads: Vec<related_thread::ChangedHead>,
@@ -268,6 +174,7 @@ impl<'a> ThreadChange<'a> {
             mail: Vec::new(),
             lost_mail: Vec::new(),
             charges: Vec::new(),
+            edits: StateEdits::default(),
             about: None,
             related_heads: Vec::new(),
             created: None,
@@ -410,7 +317,8 @@ impl<'a> ThreadChange<'a> {
         self.push_raised_caps();
         self.apply_reported_usage();
         self.check_consistent()?;
-        let entry = self.take_entry(reason);
+        let state = self.record_state()?;
+        let entry = self.take_entry(reason, state);
         let text = entry.to_text();
         if text.len() > ENTRY_BYTES_MAX {
             let problem = format!(
@@ -553,7 +461,7 @@ impl<'a> ThreadChange<'a> {
     }
 
     /// Moves the events and settlements of the change into its entry.
-    fn take_entry(&mut self, reason: CommitReason) -> Entry {
+    fn take_entry(&mut self, reason: CommitReason, state: Option<StateChange>) -> Entry {
         Entry {
             format: FORMAT,
             version: self.version(),
@@ -567,8 +475,37 @@ impl<'a> ThreadChange<'a> {
             admitted: self.admitted.take(),
             charged: std::mem::take(&mut self.charges),
             about: self.about.take(),
+            ended: self.run_end(),
+            state_at: match state {
+                Some(_) => 0,
+                None => self.head.state.map_or(0, |state| state.version),
+            },
+            state,
             events: std::mem::take(&mut self.events),
         }
+    }
+
+    /// Returns the end of the run, if the change ends it.
+    fn run_end(&self) -> Option<RunEnd> {
+        let (before, head) = (self.loaded.head.value.status, &self.head);
+        let under_way = |status: ThreadStatus| match status {
+            ThreadStatus::Running | ThreadStatus::Waiting | ThreadStatus::Suspended => true,
+            ThreadStatus::Created
+            | ThreadStatus::Idle
+            | ThreadStatus::Completed
+            | ThreadStatus::Error
+            | ThreadStatus::Cancelled
+            | ThreadStatus::Killed
+            | ThreadStatus::Continued => false,
+        };
+        let goes_on = under_way(head.status) || head.status == ThreadStatus::Continued;
+        (under_way(before) && !goes_on && head.run > 0).then(|| RunEnd {
+            status: head.status,
+            termination: head.cause.as_ref().map(|cause| cause.code.clone()),
+            turns: head.counters.run_turns,
+            tokens: head.counters.run_tokens,
+            duration: head.counters.run_duration,
+        })
     }
 
     fn write_indexes(&mut self, writes: &mut Vec<StoreWrite>) {

@@ -11,7 +11,7 @@ use threadkeep_core::runner::{
 };
 use threadkeep_core::settings::PinnedSettings;
 use threadkeep_core::thread::{
-    ChainRecord, ChargedAttempt, CreationRecord, ExternalHold, Head, ThreadRecord,
+    ChainRecord, ChargedAttempt, CreationRecord, ExternalHold, Head, StateRecord, ThreadRecord,
 };
 use threadkeep_core::transcript::{jsonl, manifest, state_json, thread_json};
 
@@ -25,7 +25,7 @@ macro_rules! rewrite {
 /// Reads a text and writes it again.
 type RewriteFn = fn(&str) -> String;
 
-const RECORDS: [(RewriteFn, &str); 17] = [
+const RECORDS: [(RewriteFn, &str); 19] = [
     (
         rewrite!(ThreadRecord),
         concat!(
@@ -193,6 +193,24 @@ const RECORDS: [(RewriteFn, &str); 17] = [
             r#""continuation":{"trigger":900000,"ceiling":16000,"wait":600000,"#,
             r#""summary":{"prompt":"s","model":{"name":"f","provider":"q","window":8,"output":3,"#,
             r#""prices":null},"tokens":4000,"turns":3,"spend":20000000}}}"#
+        ),
+    ),
+    (
+        rewrite!(StateRecord),
+        concat!(
+            r#"{"format":1,"document":{"thread":{"n":1.50},"run":{},"#,
+            r#""tool_call":{"call_7_0":{"a":[]}}},"version":7}"#
+        ),
+    ),
+    (
+        rewrite!(Entry),
+        concat!(
+            r#"{"format":1,"version":7,"reason":"run-finished","time":{"seconds":0,"nanos":0},"#,
+            r#""run":2,"commit":"","previous":"","ended":{"status":"killed","termination":"c","#,
+            r#""turns":1,"tokens":2,"duration":3},"state":{"before":5,"snapshot":2,"#,
+            r#""replaced":true,"patches":[{"scope":"tool-call","call":"call_6_0","patch":[{"op":"add","#,
+            r#""path":"/a","value":1.0}]}],"operations":[{"scope":"thread","op":"set-add","path":"/s","#,
+            r#""value":null}],"hash":"ff"},"state_at":5,"events":[]}"#
         ),
     ),
 ];
@@ -500,6 +518,8 @@ fn outcomes_keep_their_bytes() {
         failed: false,
         content: "c".into(),
         cost: NanoUsd::new(9),
+        patches: None,
+        operations: None,
     };
     let outcomes = vec![outcome(ToolState::Done), outcome(ToolState::Interrupted)];
     for (outcome, text) in [
@@ -557,6 +577,7 @@ fn documents_keep_their_bytes() {
         chain: with_store_version(json::read(RECORDS[4].1).unwrap()),
         above: Vec::new(),
         parent: None,
+        state: None,
     };
     let events = EVENTS.join(",");
     let text = RECORDS[7]

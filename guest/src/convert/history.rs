@@ -1,32 +1,31 @@
 //! Conversions between WIT and core for the interfaces `history` and `transcript`.
 
 use super::{exported, instant, thread, types};
-use crate::service::Error;
-use crate::service::history::{AppendOutcome, StoredEntry};
+use crate::service::history::{AppendOutcome, ChangeTexts, StoredEntry};
 use crate::service::transcript::DocumentPiece;
-use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::Entry;
 use threadkeep_core::json;
 use threadkeep_core::plan::LoadedThread;
+use threadkeep_core::state::StateDocument;
 
 /// Writes the version that the next page begins after as a cursor.
 pub fn cursor(version: Option<u64>) -> Option<String> {
     version.map(|version| version.to_string())
 }
 
-/// Returns the events of a change set. Its other parts are not built yet.
-pub fn change_events(change: exported::history::ChangeSet) -> Result<Vec<String>, Error> {
-    let parts = [
-        ("change.patches", !change.patches.is_empty()),
-        ("change.operations", !change.operations.is_empty()),
-        ("change.snapshot", change.snapshot.is_some()),
-    ];
-    match parts.into_iter().find(|(_, given)| *given) {
-        None => Ok(change.events),
-        Some((field, _)) => {
-            let problem = "is not built in this version: a thread has no state document yet";
-            Err(CoreError::invalid(field, "", problem).into())
-        }
+/// Returns what an append adds.
+pub fn change_texts(change: exported::history::ChangeSet) -> ChangeTexts {
+    let exported::history::ChangeSet {
+        events,
+        patches,
+        operations,
+        snapshot,
+    } = change;
+    ChangeTexts {
+        events,
+        patches,
+        operations,
+        snapshot,
     }
 }
 
@@ -43,12 +42,13 @@ pub fn snapshot(
     window: Option<u64>,
     version: u64,
     hash: String,
+    state: &StateDocument,
 ) -> exported::history::Snapshot {
     exported::history::Snapshot {
         thread: thread(loaded, window),
         version,
         hash,
-        state: "{}".to_owned(),
+        state: state.to_text(),
     }
 }
 

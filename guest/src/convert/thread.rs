@@ -1,12 +1,12 @@
 //! Conversions between WIT and core of a thread and its parts.
 
 use super::{instant, types, usage};
-use threadkeep_core::json::ObjectWriter;
+use threadkeep_core::json::{ObjectWriter, ToJson};
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::thread::{
-    CauseDetail, HistoryBase, StatusCause, ThreadStatus, UsageCounters, raise_floor,
+    CauseDetail, HistoryBase, StateSummary, StatusCause, ThreadStatus, UsageCounters, raise_floor,
 };
 
 /// A count as the contract tells it. Records of earlier programs may have larger caps.
@@ -119,8 +119,22 @@ fn more(loaded: &LoadedThread) -> String {
         .add("tip", &loaded.chain.value.tip)
         .add("forks", &loaded.chain.value.forks)
         .add_present("forked_from", &loaded.thread.value.fork)
+        .add_present("state", &loaded.head.value.state.map(StateSize))
         .finish();
     text
+}
+
+/// Size of a state, and the version that changed it last.
+struct StateSize(StateSummary);
+
+impl ToJson for StateSize {
+    fn write(&self, out: &mut String) {
+        let Self(state) = self;
+        ObjectWriter::new(out)
+            .add("version", &state.version)
+            .add("bytes", &state.bytes)
+            .finish();
+    }
 }
 
 #[inline(never)]

@@ -37,6 +37,7 @@ impl<P: HostPorts> ThreadService<P> {
             waiting: self.open_wait(loaded, round)?,
             window: None,
             tip: None,
+            known_input: false,
         })
     }
 

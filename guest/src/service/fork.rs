@@ -36,14 +36,15 @@ impl<P: HostPorts> ThreadService<P> {
             original.check_formats()?;
             let pinned = original.thread.value.pin.is_some();
             let pin = pinned.then(|| self.read_pin(&original)).transpose()?;
-            let (base, replay) = match carried.take() {
+            let (base, replay, state) = match carried.take() {
                 Some(carried) => carried,
                 None => {
                     let mut fixed = WindowCount::default();
                     for text in pin.iter().flat_map(|(pin, _)| pin.fixed_texts()) {
                         fixed.add_text(text, false);
                     }
-                    self.read_carried(&original, version, fixed)?
+                    let (base, replay) = self.read_carried(&original, version, fixed)?;
+                    (base, replay, self.state_at(&original, version)?)
                 }
             };
             let (commit, random) = (self.draw_random()?, self.draw_random()?);
@@ -59,13 +60,14 @@ impl<P: HostPorts> ThreadService<P> {
                 version,
                 base: &base,
                 replay: &replay,
+                state: &state,
                 pin: pin.as_ref().map(|(pin, text)| (&**pin, text.as_str())),
             };
             let plan = runner::fork(&request, point, moment, &random)?;
             if self.commit(&plan)? {
                 return Ok(loaded_from_plan(plan));
             }
-            carried = Some((base, replay));
+            carried = Some((base, replay, state));
         }
         let message = format!("other writers kept changing {thread}: repeat the call");
         Err(StorageError::Unavailable(CONTENTION.into(), message).into())

@@ -5,9 +5,12 @@ use super::{Error, ThreadService};
 use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::hash::sha256;
-use threadkeep_core::history::{CommitReason, Entry, Event, Message, MessageRole, parse_events};
+use threadkeep_core::history::{
+    AppendedEvent, CommitReason, Entry, Event, Message, MessageRole, parse_events,
+};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{self, AppendRequest, LoopEnding};
+use threadkeep_core::state::StateEdits;
 use threadkeep_core::thread::{
     CHARGED_MAX, HistoryPath, PathRange, ThreadRecord, ThreadStatus, check_own_history,
 };
@@ -24,6 +27,44 @@ pub struct StoredEntry {
     pub entry: Entry,
     /// The text as it is stored.
     pub text: String,
+}
+
+/// A change as its caller wrote it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChangeTexts {
+    /// The events, each a JSON object.
+    pub events: Vec<String>,
+    /// Patches of the state, each a JSON object.
+    pub patches: Vec<String>,
+    /// Operations on the state, each a JSON object.
+    pub operations: Vec<String>,
+    /// A whole document of the state, JSON.
+    pub snapshot: Option<String>,
+}
+
+impl ChangeTexts {
+    /// Returns a digest, by which a repeated append is known.
+    fn digest(&self) -> String {
+        let mut parts = vec!["append"];
+        parts.extend(self.events.iter().map(String::as_str));
+        for (name, texts) in [("patches", &self.patches), ("operations", &self.operations)] {
+            if !texts.is_empty() {
+                parts.push(name);
+                parts.extend(texts.iter().map(String::as_str));
+            }
+        }
+        if let Some(snapshot) = &self.snapshot {
+            parts.extend(["snapshot", snapshot]);
+        }
+        sha256(&parts)
+    }
+
+    fn parse_edits(&self) -> Result<StateEdits, CoreError> {
+        let snapshot = self.snapshot.as_deref();
+        StateEdits::parse(&self.patches, &self.operations, snapshot, None).map_err(|refusal| {
+            CoreError::invalid(format!("change.{}", refusal.place), "", refusal.problem)
+        })
+    }
 }
 
 /// The result of an append, or of the end of an external loop.
@@ -267,20 +308,33 @@ impl<P: HostPorts> ThreadService<P> {
         Ok(done.into_loaded())
     }
 
-    /// Adds events to a history, with the token of its holder, or without one if the thread has no
-    /// holder: after the version `expected`, or after whichever it has.
+    /// Adds events to a history: see [`ThreadService::append_change`].
     pub fn append(
         &self,
         thread: &str,
         token: Option<u64>,
         expected: Option<u64>,
-        texts: &[String],
+        events: &[String],
     ) -> Result<AppendOutcome, Error> {
-        let events = parse_events(texts)?;
-        let count = events.len();
-        let mut parts = vec!["append"];
-        parts.extend(texts.iter().map(String::as_str));
-        let digest = sha256(&parts);
+        let change = ChangeTexts {
+            events: events.to_vec(),
+            ..ChangeTexts::default()
+        };
+        self.append_change(thread, token, expected, &change)
+    }
+
+    /// Adds events and edits of the state to a history, with the token of its holder, or without
+    /// one if the thread has no holder: after the version `expected`, or after whichever it has.
+    pub fn append_change(
+        &self,
+        thread: &str,
+        token: Option<u64>,
+        expected: Option<u64>,
+        texts: &ChangeTexts,
+    ) -> Result<AppendOutcome, Error> {
+        let events = parse_events(&texts.events)?;
+        let edits = texts.parse_edits()?;
+        let digest = texts.digest();
         let done = self.decide(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
             let answer = match expected {
@@ -292,7 +346,9 @@ impl<P: HostPorts> ThreadService<P> {
                 expected,
                 digest: digest.clone(),
                 events: &events,
+                edits: &edits,
                 mail: self.mail(loaded)?,
+                known: self.known_messages(loaded, &events)?,
             };
             Ok(runner::append(
                 loaded,
@@ -311,7 +367,7 @@ impl<P: HostPorts> ThreadService<P> {
             }
         };
         let before = expected.unwrap_or(head.version);
-        Ok(append_outcome(head.status, entry, count, before))
+        Ok(append_outcome(head.status, entry, &events, before))
     }
 
     /// Reads the entry after a version that the history has passed.
@@ -355,7 +411,7 @@ impl<P: HostPorts> ThreadService<P> {
                 (loaded.head.value, entry)
             }
         };
-        Ok(append_outcome(head.status, entry, 0, head.version))
+        Ok(append_outcome(head.status, entry, &[], head.version))
     }
 
     /// Reads the newest entry that is no late settlement of a charged call. After the end of a
@@ -376,17 +432,18 @@ impl<P: HostPorts> ThreadService<P> {
     }
 }
 
-/// Returns the result of a call whose entry begins with `count` events of the caller. Users'
-/// messages after them came from the inbox.
+/// Returns the result of a call whose entry begins with the events of the caller, apart from those
+/// that its chain knew already. Users' messages after them came from the inbox.
 fn append_outcome(
     status: ThreadStatus,
     entry: Option<Entry>,
-    count: usize,
+    given: &[AppendedEvent],
     before: u64,
 ) -> AppendOutcome {
     let version = entry.as_ref().map_or(before, |entry| entry.version);
     let mut mail = Vec::new();
     if let Some(entry) = entry {
+        let count = count_given(&entry.events, given);
         for event in entry.events.into_iter().skip(count) {
             match event {
                 Event::Message(message) if message.role == MessageRole::User => mail.push(message),
@@ -399,6 +456,22 @@ fn append_outcome(
         status,
         mail,
     }
+}
+
+/// Counts the events of an entry that its caller gave. A message with an id that is not at its
+/// place was skipped.
+fn count_given(stored: &[Event], given: &[AppendedEvent]) -> usize {
+    let mut count = 0;
+    for event in given {
+        let skipped = match event {
+            AppendedEvent::Event(Event::Message(message)) if message.id.is_some() => {
+                stored.get(count) != Some(&Event::Message(message.clone()))
+            }
+            _ => false,
+        };
+        count += usize::from(!skipped);
+    }
+    count
 }
 
 /// Returns the ranges that a thread is read along.

@@ -34,6 +34,7 @@ pub fn loaded_from_plan(plan: CommitPlan) -> LoadedThread {
         },
         above: Vec::new(),
         parent: None,
+        state: None,
     }
 }
 

@@ -102,6 +102,7 @@ impl<P: HostPorts> ThreadService<P> {
             let (pin, fresh) = self.pin_for_start(loaded, &settings)?;
             let inputs = DecisionInputs {
                 mail: self.mail(loaded)?,
+                known_input: self.knows_input(loaded, request.input.as_ref())?,
                 ..DecisionInputs::default()
             };
             let random = self.draw_random()?;

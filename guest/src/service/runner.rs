@@ -89,6 +89,11 @@ impl<P: HostPorts> ThreadService<P> {
                 _ => (None, None),
             };
             let inputs = self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?;
+            let known_input = self.knows_input_of_start(loaded, request)?;
+            let inputs = DecisionInputs {
+                known_input,
+                ..inputs
+            };
             let moment = with_policy_caps(moment, &settings.policy);
             let first = self.first_entry_of_start(loaded, request.holder, request.name)?;
             self.with_window_if_asked(loaded, inputs, &|inputs| {
@@ -295,6 +300,11 @@ impl<P: HostPorts> ThreadService<P> {
                     }
                     .into()),
                 };
+            }
+            if let Signal::Message(message) = signal
+                && self.knows_input(loaded, Some(message))?
+            {
+                return Ok(CommitDecision::Repeat);
             }
             let round = self.round(loaded)?;
             let moment = match signal {

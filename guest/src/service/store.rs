@@ -247,6 +247,7 @@ impl<P: HostPorts> ThreadService<P> {
                     thread: record,
                     head,
                     chain,
+                    state: None,
                 });
             }
             place = Rc::new(named);
@@ -392,6 +393,7 @@ impl<P: HostPorts> ThreadService<P> {
                     chain,
                     above: Vec::new(),
                     parent: None,
+                    state: None,
                 })
             }
             // The single load names the record that is missing.
@@ -499,7 +501,7 @@ impl<P: HostPorts> ThreadService<P> {
     ) -> Result<DecisionOutcome, Error> {
         let mut full: Option<String> = None;
         for _ in 0..DECISION_TRIES_MAX {
-            let loaded = self.load(thread)?;
+            let mut loaded = self.load(thread)?;
             loaded.check_formats()?;
             let (now, commit) = (self.ports.now(), self.draw_random()?);
             let moment = DecisionContext {
@@ -509,7 +511,16 @@ impl<P: HostPorts> ThreadService<P> {
                 ceiling: ThreadCaps::NONE,
                 unknown_bill: UnknownBill::Estimate,
             };
-            let (plan, error) = match decide(&loaded, moment)? {
+            let decided = match decide(&loaded, moment) {
+                Err(Error::Core(CoreError::StateNotLoaded)) => {
+                    if !self.load_state(&mut loaded)? {
+                        continue;
+                    }
+                    decide(&loaded, moment)
+                }
+                decided => decided,
+            };
+            let (plan, error) = match decided? {
                 CommitDecision::Repeat => {
                     return Ok(DecisionOutcome::Unchanged(Box::new(loaded)));
                 }

@@ -8,7 +8,9 @@ pub use budget::{
     BillArgs, BudgetArgs, BudgetCommand, EstimateArgs, HoldArgs, ReleaseArgs, SettleArgs, TreeArgs,
 };
 pub use external_loop::{AppendArgs, CloseArgs, CloseOutcome, OpenArgs};
-pub use versions::{CheckpointsArgs, ForkArgs, ShowArgs, TranscriptArgs, TranscriptFormat};
+pub use versions::{
+    CheckpointsArgs, ForkArgs, ShowArgs, StateArgs, TranscriptArgs, TranscriptFormat,
+};
 
 use crate::{inputs, money};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -138,6 +140,8 @@ pub enum CliCommand {
     Chain(ThreadArgs),
     /// Print the transcript of a thread
     Transcript(TranscriptArgs),
+    /// Print the state document of a thread
+    State(StateArgs),
     /// List the committed versions of a thread, newest first
     Checkpoints(CheckpointsArgs),
     /// Begin a new thread as another was at a version
@@ -146,7 +150,7 @@ pub enum CliCommand {
     Raise(RaiseArgs),
     /// Lease a thread to an external loop (one of your own), and print the token of the lease
     Open(OpenArgs),
-    /// Add events to the history of a thread: one JSON object a line of standard input
+    /// Add events and changes of the state to a thread: one JSON object a line of standard input
     Append(AppendArgs),
     /// End the lease of an external loop: the thread is idle again, or has ended
     Close(CloseArgs),

@@ -1,6 +1,7 @@
 //! The replay of the entries of one history, and the faults of the entries themselves.
 
 use super::record_reader::{key_of, list, number, sha256_hex, sha256_of_parts, text};
+use super::state::StateReplay;
 use super::{StoreAudit, StoreInvariant, UnconfirmedFindings};
 use crate::storage::StorageError;
 use serde_json::Value;
@@ -44,6 +45,8 @@ pub(super) struct HistoryReplay {
     charged: BTreeMap<u64, ChargedAttempt>,
     /// Key of the thread in which it goes on, as the newest entry says that tells one.
     pub(super) continued_to: String,
+    /// The state of the thread.
+    pub(super) state: StateReplay,
     /// Faults of the entries themselves.
     pub(super) entry_findings: UnconfirmedFindings,
 }
@@ -65,6 +68,7 @@ impl HistoryReplay {
             external_holds: BTreeMap::new(),
             charged: BTreeMap::new(),
             continued_to: String::new(),
+            state: StateReplay::new(),
             entry_findings: UnconfirmedFindings::for_thread(thread),
         }
     }
@@ -164,6 +168,13 @@ impl HistoryReplay {
         }
         if entry["admitted"].is_object() {
             self.apply_admission(&entry["admitted"]);
+        }
+        let ended = &entry["ended"];
+        if ended.is_object() {
+            let what = format!("turns of the run that the entry {version} ends");
+            let (told, said) = (self.run_turns, number(&ended["turns"]));
+            self.entry_findings
+                .expect_equal(StoreInvariant::Counters, &what, told, said);
         }
     }
 
@@ -346,6 +357,8 @@ impl StoreAudit<'_> {
                 }
                 self.report.entries += 1;
                 told.replay_entry(line.position, &line.value);
+                let (state, findings) = (&mut told.state, &mut told.entry_findings);
+                state.replay_entry(self.storage, key, &line.value, findings)?;
             }
         }
         Ok(())

@@ -25,7 +25,9 @@ mod fork;
 mod head;
 mod history;
 mod index;
+mod json_patch;
 mod record_reader;
+mod state;
 mod thread;
 mod wait;
 

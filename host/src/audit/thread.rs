@@ -104,7 +104,12 @@ impl ThreadRecords {
             .map(|name| RecordKey::new("inbox", name));
         let pin = self.pin_name().map(|name| RecordKey::new("pin", name));
         let all = own.into_iter().chain(chain).chain(indexes);
-        all.chain(due).chain(inbox).chain(pin).collect()
+        let state = (!self.head["state"].is_null()).then(|| RecordKey::new("state", &self.key));
+        all.chain(due)
+            .chain(inbox)
+            .chain(pin)
+            .chain(state)
+            .collect()
     }
 }
 
@@ -226,6 +231,7 @@ impl StoreAudit<'_> {
         self.check_base(seen, &mut suspicion)?;
         super::fork::check_origin(seen, &mut suspicion);
         super::head::compare_head(seen, told, &mut suspicion);
+        told.state.compare(seen, &mut suspicion);
         if seen.thread.is_object() {
             check_named_records(seen, &mut suspicion);
             check_closing_entry(seen, told, &mut suspicion);

@@ -7,7 +7,7 @@ use crate::models::{
     BLOCKS_MAX, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, OnDelta,
     REPLY_BYTES_MAX, ReplyBlock, ReplyDelta, Usage, answer_bytes_max,
 };
-use crate::tools::{RESULT_BYTES_MAX, TOOL_COST_NANOS_MAX, ToolResult, bound_result};
+use crate::tools::{RESULT_BYTES_MAX, TOOL_COST_NANOS_MAX, ToolResult, bound_edits, bound_result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use threadkeep_units::price::TokenPrices;
@@ -183,11 +183,11 @@ pub(super) fn bound_tool_result(name: &str, result: ToolResult) -> ToolResult {
     if reported > TOOL_COST_NANOS_MAX {
         tracing::warn!(tool = name, reported, "a tool's cost cannot be, and is cut");
     }
-    ToolResult {
+    bound_edits(ToolResult {
         content: bound_result(result.content),
         cost_nanos: reported.min(TOOL_COST_NANOS_MAX),
         ..result
-    }
+    })
 }
 
 fn request_bytes(request: &CompletionRequest) -> u64 {

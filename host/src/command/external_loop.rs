@@ -5,6 +5,7 @@
 //! `THREADKEEP_TOKEN` passes it on, and the lease of a lost token ends at its deadline or by
 //! `recover --dead`.
 
+use super::change_lines::ChangeLines;
 use super::input::{InputLine, InputLines};
 use super::session::{CommandProject, CommandSession};
 use super::view;
@@ -14,6 +15,7 @@ use threadkeep::documents::format_rfc3339;
 use threadkeep::error::CallError;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
+use threadkeep::wit::history::{ChangeSet, Expected};
 use threadkeep_cli::answer::{CommitAnswer, OpenAnswer};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
@@ -23,9 +25,9 @@ use threadkeep_cli::token::LeaseToken;
 /// The environment variable that passes a token on.
 const TOKEN_VARIABLE: &str = "THREADKEEP_TOKEN";
 
-/// Most bytes of events that are read for one append: more than the component accepts in one
-/// append, so that the component reports what is too much.
-const EVENTS_BYTES_MAX: usize = 2 << 20;
+/// Most bytes of lines that are read for one append: more than the component accepts in one append,
+/// so that the component reports what is too much.
+const LINES_BYTES_MAX: usize = 2 << 20;
 
 /// Most attempts of an append without a version. Each failed attempt means that another process has
 /// appended, so this bounds how many processes may write to one thread at the same time.
@@ -79,7 +81,7 @@ pub fn deadline_after(tenant: &Tenant, time: Duration) -> wit::Instant {
     }
 }
 
-/// Appends the events on standard input, one JSON object a line, as one commit.
+/// Appends the lines of standard input, one JSON object each, as one commit.
 pub async fn append(
     session: &CommandSession,
     append: args::AppendArgs,
@@ -90,15 +92,21 @@ pub async fn append(
     let failed = |error| fault::from_thread_call(&opened, &append.thread, &error);
     let tenant = opened.tenant();
     let thread = tenant.get(&append.thread).await.map_err(failed)?;
-    let (lines, events) = read_events().await?;
+    let lines = read_lines().await?;
+    let change = lines.to_change();
     let written = match append.expected {
-        Some(expected) => tenant.append(&thread.id, token, expected, events).await,
-        None => append_to_newest(tenant, &thread, token, events).await,
+        Some(expected) => {
+            let expected = Expected::Exact(expected);
+            tenant
+                .append_change(&thread.id, token, expected, change)
+                .await
+        }
+        None => append_to_newest(tenant, &thread, token, change).await,
     };
     let written = match written {
         Ok(written) => written,
         Err(error) => {
-            let error = with_line_number(error, &lines);
+            let error = lines.with_line_number(error);
             return Err(chain::explain_refusal(&opened, &thread.id, "append", &error).await);
         }
     };
@@ -111,11 +119,12 @@ async fn append_to_newest(
     tenant: &Tenant,
     thread: &wit::Thread,
     token: Option<u64>,
-    events: Vec<String>,
+    change: ChangeSet,
 ) -> Result<wit::history::Written, CallError> {
     let mut newest = thread.version;
     for _ in 1..APPEND_TRIES_MAX {
-        let written = tenant.append(&thread.id, token, newest, events.clone());
+        let expected = Expected::Exact(newest);
+        let written = tenant.append_change(&thread.id, token, expected, change.clone());
         match written.await {
             Err(CallError::Refused(wit::Error::Conflict(_))) => {
                 newest = tenant.get(&thread.id).await?.version;
@@ -123,35 +132,10 @@ async fn append_to_newest(
             done => return done,
         }
     }
-    tenant.append(&thread.id, token, newest, events).await
-}
-
-/// Replaces the index of an event in the field that the component refused by its line of standard
-/// input: empty lines are no events.
-fn with_line_number(error: CallError, lines: &[usize]) -> CallError {
-    let CallError::Refused(wit::Error::Invalid(mut wrong)) = error else {
-        return error;
-    };
-    if let Some((index, field)) = split_event_path(&wrong.field)
-        && let Some(line) = lines.get(index)
-    {
-        let named = match field {
-            "" => format!("line {line} of standard input"),
-            field => format!("line {line} of standard input: {field}"),
-        };
-        // The sentence begins with the field.
-        wrong.message = wrong.message.replacen(&wrong.field, &named, 1);
-        wrong.field = named;
-    }
-    CallError::Refused(wit::Error::Invalid(wrong))
-}
-
-/// Splits the path of a field of an event, `events[1].type`, into its index and the field within
-/// it, which is empty for the event itself.
-fn split_event_path(path: &str) -> Option<(usize, &str)> {
-    let (index, rest) = path.strip_prefix("events[")?.split_once(']')?;
-    let field = rest.strip_prefix('.').or(rest.is_empty().then_some(""))?;
-    Some((index.parse().ok()?, field))
+    let expected = Expected::Exact(newest);
+    tenant
+        .append_change(&thread.id, token, expected, change)
+        .await
 }
 
 /// Closes a thread that an external loop holds.
@@ -222,10 +206,10 @@ pub fn find_token(
     token.number_for(thread).map(Some)
 }
 
-/// Reads the lines of standard input that are not empty, with their line numbers.
-async fn read_events() -> Result<(Vec<usize>, Vec<String>), CommandFault> {
+/// Reads the lines of standard input that are not empty.
+async fn read_lines() -> Result<ChangeLines, CommandFault> {
     let mut input = InputLines::start();
-    let (mut lines, mut events) = (Vec::new(), Vec::new());
+    let mut lines = ChangeLines::default();
     let (mut number, mut bytes) = (0, 0);
     while let Some(line) = input.next().await {
         number += 1;
@@ -239,48 +223,15 @@ async fn read_events() -> Result<(Vec<usize>, Vec<String>), CommandFault> {
             }
         };
         bytes += line.len();
-        if bytes > EVENTS_BYTES_MAX {
-            let message =
-                format!("standard input has more than {EVENTS_BYTES_MAX} bytes of events");
+        if bytes > LINES_BYTES_MAX {
+            let message = format!("standard input has more than {LINES_BYTES_MAX} bytes");
             return Err(
                 CommandFault::new("too-large", message).with_hint("append them in several parts")
             );
         }
         if !line.trim().is_empty() {
-            lines.push(number);
-            events.push(line);
+            lines.add(number, line)?;
         }
     }
-    Ok((lines, events))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn event_errors_name_their_input_line() {
-        for (field, message, expected) in [
-            (
-                "events[1].type",
-                "events[1].type \"x\" is no event",
-                "line 4 of standard input: type \"x\" is no event",
-            ),
-            (
-                "events[0]",
-                "events[0] is wrong",
-                "line 2 of standard input is wrong",
-            ),
-            ("events[2]", "events[2] is wrong", "events[2] is wrong"),
-            ("events", "events are too many", "events are too many"),
-        ] {
-            let error = CallError::Refused(wit::Error::Invalid(wit::InvalidValue {
-                field: field.to_owned(),
-                message: message.to_owned(),
-                ..wit::InvalidValue::default()
-            }));
-            let fault = fault::from_call(&with_line_number(error, &[2, 4]));
-            assert_eq!(fault.message, expected);
-        }
-    }
+    Ok(lines)
 }

@@ -8,6 +8,7 @@ mod audit;
 mod budget;
 mod catch_up;
 mod chain;
+mod change_lines;
 mod charges;
 mod chat;
 mod checkpoints;
@@ -25,6 +26,7 @@ mod run;
 mod session;
 mod show;
 mod signal;
+mod state;
 mod store_copy;
 mod temporary;
 mod thread_path;
@@ -57,6 +59,7 @@ pub async fn run(
         CliCommand::Transcript(transcript) => {
             transcript::transcript(session, transcript, screen).await
         }
+        CliCommand::State(asked) => state::state(session, asked, screen).await,
         CliCommand::Checkpoints(asked) => checkpoints::checkpoints(session, asked, screen).await,
         CliCommand::Fork(fork) => checkpoints::fork(session, fork, screen).await,
         CliCommand::Raise(raise) => signal::raise(session, raise, screen).await,

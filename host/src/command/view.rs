@@ -7,8 +7,8 @@ use threadkeep::documents::format_rfc3339;
 use threadkeep::driver::ThreadCosts;
 use threadkeep::wit;
 use threadkeep_cli::answer::{
-    AccountFigures, AccountView, EventView, ForkView, LimitsView, RunView, StatusCause, ThreadCost,
-    ThreadRow, ThreadView, UnreadableRow,
+    AccountFigures, AccountView, EventView, ForkView, LimitsView, RunView, StateView, StatusCause,
+    ThreadCost, ThreadRow, ThreadView, UnreadableRow,
 };
 use threadkeep_cli::args::CapArgs;
 
@@ -102,6 +102,7 @@ pub fn thread(thread: &wit::Thread) -> ThreadView {
         previous: thread.previous.clone(),
         next: thread.next.clone(),
         forked_from: forked_from(&more["forked_from"]),
+        state: state(&more["state"]),
         forks: more["forks"].as_u64().unwrap_or_default(),
         model: thread.model.clone(),
         limits: limits(&thread.limits),
@@ -124,6 +125,13 @@ fn forked_from(origin: &Value) -> Option<ForkView> {
     Some(ForkView {
         thread_id: origin["thread"].as_str()?.to_owned(),
         version: origin["version"].as_u64()?,
+    })
+}
+
+fn state(state: &Value) -> Option<StateView> {
+    Some(StateView {
+        version: state["version"].as_u64()?,
+        bytes: state["bytes"].as_u64()?,
     })
 }
 

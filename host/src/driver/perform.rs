@@ -392,8 +392,8 @@ impl Run<'_> {
             state: if interrupted { "interrupted" } else { "done" }.to_owned(),
             failed: result.failed,
             content: wit::text_content(&result.content),
-            patches: String::new(),
-            operations: String::new(),
+            patches: result.patches,
+            operations: result.operations,
             cost: result.cost_nanos,
         };
         (outcome, settling)

@@ -17,6 +17,10 @@ use std::time::Duration;
 /// character boundary, with a note.
 pub const RESULT_BYTES_MAX: usize = 64 << 10;
 
+/// Most bytes of the patches and operations of one result: twice what the component applies, so
+/// that the model is told by it what is too much.
+pub const EDITS_BYTES_MAX: usize = 128 << 10;
+
 /// Bytes of a result that are reserved for notes.
 const NOTE_BYTES: usize = 512;
 
@@ -91,6 +95,10 @@ pub struct ToolResult {
     pub failed: bool,
     /// Nano-USD that the call itself cost.
     pub cost_nanos: u64,
+    /// Patches of the thread's state: a JSON list, or empty.
+    pub patches: String,
+    /// Operations on the thread's state: a JSON list, or empty.
+    pub operations: String,
 }
 
 impl ToolResult {
@@ -100,6 +108,8 @@ impl ToolResult {
             content: content.into(),
             failed: false,
             cost_nanos: 0,
+            patches: String::new(),
+            operations: String::new(),
         }
     }
 
@@ -120,6 +130,22 @@ impl ToolResult {
         self.cost_nanos = nanos;
         self
     }
+
+    /// Adds patches of the thread's state: a JSON list of `{"scope", "patch"}`, as
+    /// `wit/history.wit` defines them. With the operations they take effect as a whole or not at
+    /// all; where they do not apply, the model is told so with the result.
+    #[must_use]
+    pub fn with_patches(mut self, patches: impl Into<String>) -> Self {
+        self.patches = patches.into();
+        self
+    }
+
+    /// Adds operations on the thread's state: a JSON list of `{"scope", "op", "path", "value"}`.
+    #[must_use]
+    pub fn with_operations(mut self, operations: impl Into<String>) -> Self {
+        self.operations = operations.into();
+        self
+    }
 }
 
 /// Bounds a result to [`RESULT_BYTES_MAX`], cut between characters, with a note. The tools of this
@@ -130,6 +156,21 @@ pub(crate) fn bound_result(mut content: String) -> String {
         content.push_str("\n[the result was cut here; ask for less]");
     }
     content
+}
+
+/// Bounds the changes of a state that a result has to [`EDITS_BYTES_MAX`]: larger ones are left
+/// out, and the model is told.
+pub(crate) fn bound_edits(mut result: ToolResult) -> ToolResult {
+    let bytes = result.patches.len().saturating_add(result.operations.len());
+    if bytes > EDITS_BYTES_MAX {
+        (result.patches, result.operations) = (String::new(), String::new());
+        result.failed = true;
+        result.content.push_str(&format!(
+            "\n[state not changed by this call: {bytes} bytes of patches and operations, the most \
+             is {EDITS_BYTES_MAX}]"
+        ));
+    }
+    result
 }
 
 /// A set of tools. Dropping the future abandons the call.

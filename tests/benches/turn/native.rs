@@ -82,6 +82,8 @@ impl BenchCandidate for NativeRun {
                 failed: false,
                 content: content.to_owned(),
                 cost: NanoUsd::ZERO,
+                patches: None,
+                operations: None,
             }]),
         };
         let submission = StepSubmission {

@@ -290,7 +290,7 @@ impl RandomForest {
                 self.submit(thread, outcome, "reply");
             }
             Some(StepKind::CallTools) => {
-                let outcome = self.world.outcomes(thread);
+                let outcome = self.world.outcomes_with_state(thread);
                 self.submit(thread, outcome, "tools");
             }
             Some(StepKind::Wait) => self.submit(thread, StepOutcome::Waited, "waited"),

@@ -159,6 +159,8 @@ fn chat_documents(project: &CliProject) -> CommandDocuments {
     let token = opened["token"].as_str().expect("a text").to_owned();
     let hello = r#"{"type":"message","role":"user","content":"Hello."}"#;
     let appended = run_with_input(project, &["append", "chat", "--token", &token], hello);
+    let count = r#"{"scope":"thread","op":"add","path":"/n","value":1}"#;
+    let counted = run_with_input(project, &["append", "chat", "--token", &token], count);
     let budgets = budget_documents(project, &token);
     let closed = project.json(&["close", "chat", "idle", "--token", &token]);
     let message = project.json(&["message", "chat", "Hello."]);
@@ -170,7 +172,9 @@ fn chat_documents(project: &CliProject) -> CommandDocuments {
         ("create", vec![created]),
         ("title", vec![titled]),
         ("open", vec![opened]),
-        ("append", vec![appended]),
+        ("append", vec![appended, counted]),
+        ("state", vec![project.json(&["state", "chat"])]),
+        ("show", vec![project.json(&["show", "chat"])]),
         ("close", vec![closed]),
         ("message", vec![message]),
         ("cancel", vec![cancelled]),
@@ -299,13 +303,14 @@ fn merge_documents(documents: CommandDocuments) -> CommandDocuments {
 }
 
 /// Fields that the page documents and these documents may lack: a cause is null until something is
-/// wrong, only a `fork` is one, only a `run` here has children, only a `recover` follows a death,
-/// and only a `kill` has a child that it cannot reach.
+/// wrong, only a `fork` is one, only a thread that is shown has a state, only a `run` here has
+/// children, only a `recover` follows a death, and only a `kill` has a child that it cannot reach.
 fn may_be_absent(name: &str, path: &str) -> bool {
     path.contains("cause")
         || path.contains("suspended[]")
         || path.contains("left_alone[]")
         || path.contains("forked_from") && name != "fork"
+        || path.contains("state.") && name != "show"
         || path.contains("charged[]") && name != "recover"
         || ["raise", "message", "cancel"].contains(&name) && path.starts_with("unreadable[]")
 }

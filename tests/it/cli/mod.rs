@@ -24,6 +24,7 @@ mod recover_and_repair;
 mod refusals;
 #[cfg(unix)]
 mod resumes;
+mod states;
 mod tree_command;
 #[cfg(unix)]
 mod tree_processes;

@@ -181,8 +181,28 @@ impl DrivenChain {
         self.perform_calls(result_tokens)
     }
 
+    /// Calls a tool and performs the call with a result of so many tokens and patches of the state.
+    #[track_caller]
+    pub fn call_tool_with(&mut self, result_tokens: usize, patches: &Value) -> &mut Self {
+        let block = ReplyBlock::ToolUse {
+            id: "x".to_owned(),
+            name: "read".to_owned(),
+            arguments: "{}".to_owned(),
+            raw: None,
+        };
+        let usage = self.counted_usage("read {}");
+        self.try_submit(reply(vec![block], usage)).unwrap();
+        let patches = Some(patches.to_string());
+        self.perform_with(result_tokens, patches).unwrap();
+        self
+    }
+
     /// Performs the call of the pending step with a result of so many tokens.
     pub fn perform_calls(&mut self, result_tokens: usize) -> Result<(), Error> {
+        self.perform_with(result_tokens, None)
+    }
+
+    fn perform_with(&mut self, result_tokens: usize, patches: Option<String>) -> Result<(), Error> {
         assert_eq!(self.handed.step.kind, Some(StepKind::CallTools));
         let call = &self.handed.step.calls[0];
         let outcome = threadkeep_core::runner::ToolOutcome {
@@ -192,6 +212,8 @@ impl DrivenChain {
             failed: false,
             content: words(result_tokens),
             cost: threadkeep_core::money::NanoUsd::ZERO,
+            patches,
+            operations: None,
         };
         self.try_submit(StepOutcome::ToolOutcomes(vec![outcome]))
     }

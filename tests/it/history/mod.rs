@@ -14,6 +14,7 @@ mod late_commits;
 mod live_windows;
 mod loop_leases;
 pub mod loop_money;
+mod message_ids;
 mod random_forks;
 mod store_deaths;
 

@@ -130,7 +130,7 @@ impl ForkedWorld {
             }
             Some(StepKind::CallLlm) => drop(world.submit(id, says("well")).unwrap()),
             Some(StepKind::CallTools) => {
-                let outcomes = world.outcomes(id);
+                let outcomes = world.outcomes_with_state(id);
                 world.submit(id, outcomes).unwrap();
             }
             Some(_) => {}

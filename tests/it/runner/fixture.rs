@@ -223,8 +223,32 @@ impl RunnerFixture {
             failed: false,
             content: format!("{} said {}", call.name, call.arguments),
             cost: NanoUsd::new(7),
+            patches: None,
+            operations: None,
         };
         StepOutcome::ToolOutcomes(calls.iter().map(outcome).collect())
+    }
+
+    /// The same, each with changes of the state: in its own scope, in that of the run, and in that
+    /// of the thread.
+    pub fn outcomes_with_state(&self, thread: &str) -> StepOutcome {
+        let StepOutcome::ToolOutcomes(mut outcomes) = self.outcomes(thread) else {
+            return self.outcomes(thread);
+        };
+        for (n, outcome) in outcomes.iter_mut().enumerate() {
+            let add = |path: String| serde_json::json!([{"op": "add", "path": path, "value": n}]);
+            let patches = serde_json::json!([
+                {"scope": "tool-call", "patch": add("/own".to_owned())},
+                {"scope": "thread", "patch": add(format!("/call-{n}"))},
+            ]);
+            let operations = serde_json::json!([
+                {"scope": "run", "op": "add", "path": "/calls", "value": 1},
+                {"scope": "thread", "op": "set-add", "path": "/versions", "value": outcome.version},
+            ]);
+            outcome.patches = Some(patches.to_string());
+            outcome.operations = Some(operations.to_string());
+        }
+        StepOutcome::ToolOutcomes(outcomes)
     }
 
     pub fn advance(&self, millis: u64) {

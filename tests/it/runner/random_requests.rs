@@ -294,7 +294,7 @@ fn answer(world: &mut RunnerFixture, thread: &str, kind: u8) {
             submit(world, thread, StepKind::CallLlm, outcome, "reply");
         }
         Some(StepKind::CallTools) => {
-            let outcome = world.outcomes(thread);
+            let outcome = world.outcomes_with_state(thread);
             submit(world, thread, StepKind::CallTools, outcome, "tools");
         }
         Some(StepKind::Wait) => {

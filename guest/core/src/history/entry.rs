@@ -9,6 +9,8 @@ use crate::json::{
 };
 use crate::ledger::Usage;
 use crate::money::NanoUsd;
+use crate::state::StateChange;
+use crate::thread::ThreadStatus;
 use crate::time::UnixTime;
 
 /// Reason of a commit.
@@ -86,14 +88,38 @@ pub struct Entry {
     pub charged: Vec<SettledHold>,
     /// JSON object of the caller: where the run that the entry begins comes from.
     pub about: Option<JsonValue<'static>>,
+    /// The end of the run, in the entry that ends it.
+    pub ended: Option<RunEnd>,
+    /// Its change of the state of the thread.
+    pub state: Option<StateChange>,
+    /// If it did not: version of the thread's own entry that changed it last; 0 if none did.
+    pub state_at: u64,
     /// The events, in order.
     pub events: Vec<Event>,
 }
 
 record!(Entry {
     format, version, reason, time, run, commit, previous, answers or nothing, settled or nothing,
-    admitted or nothing, charged or nothing, about or nothing, events
+    admitted or nothing, charged or nothing, about or nothing, ended or nothing,
+    state or nothing, state_at or nothing, events
 });
+
+/// The end of a run: how it ended, and what it used, all links of its chain together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunEnd {
+    /// Status of the thread afterwards.
+    pub status: ThreadStatus,
+    /// Code of the cause, where there is one.
+    pub termination: Option<String>,
+    /// Completed model calls.
+    pub turns: u64,
+    /// Tokens of every kind.
+    pub tokens: u64,
+    /// Milliseconds inside steps.
+    pub duration: u64,
+}
+
+record!(RunEnd { status, termination or nothing, turns, tokens, duration });
 
 /// The step that an entry answers, and the hash of its result.
 #[derive(Debug, Clone, PartialEq, Eq)]

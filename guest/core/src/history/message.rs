@@ -131,6 +131,15 @@ impl ToJson for ProviderBlock<'_> {
     }
 }
 
+/// Returns the ids of the calls of which events are the results.
+pub fn closed_calls(events: &[Event]) -> Vec<String> {
+    let results = events.iter().filter_map(|event| match event {
+        Event::ToolResult(result) => Some(call_id(result.version, result.index)),
+        _ => None,
+    });
+    results.collect()
+}
+
 /// Returns the id by which a provider is sent a call, unique in a conversation.
 pub fn call_id(version: u64, index: u32) -> String {
     format!("call_{version}_{index}")
@@ -390,6 +399,9 @@ mod tests {
             admitted: None,
             charged: Vec::new(),
             about: None,
+            state: None,
+            ended: None,
+            state_at: 0,
             events,
         }
     }

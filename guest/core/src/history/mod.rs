@@ -12,7 +12,9 @@ pub use appended_event::{
     parse_events,
 };
 pub use charges::UnknownCharges;
-pub use entry::{AdmittedAttempt, CommitReason, CostSource, Entry, SettledHold, StepAnswer};
+pub use entry::{
+    AdmittedAttempt, CommitReason, CostSource, Entry, RunEnd, SettledHold, StepAnswer,
+};
 pub use event::{
     AssistantText, CancelledEvent, ChargedEvent, ContextInjected, ContextLimitReached, ErrorEvent,
     Event, Message, MessageRole, NoteEvent, PartialEvent, RaisedEvent, ResultEvent, ResumedEvent,
@@ -20,7 +22,7 @@ pub use event::{
     ToolResultState, ToolUse, UsageCorrected,
 };
 pub use message::{
-    MESSAGE_BYTES_MAX, ProviderRole, ProviderText, call_id, cut_escaped, escaped_bytes,
-    is_user_text, parse_user, provider_messages, provider_messages_of, provider_role,
-    provider_texts_of,
+    MESSAGE_BYTES_MAX, ProviderRole, ProviderText, call_id, closed_calls, cut_escaped,
+    escaped_bytes, is_user_text, parse_user, provider_messages, provider_messages_of,
+    provider_role, provider_texts_of,
 };

@@ -5,6 +5,7 @@
 //! serde_json's. Derived code would exist once for each type (readers for text and for trees, two
 //! writers) and was most of the component's size; this module writes it once.
 
+mod equality;
 mod number;
 mod parse;
 mod primitives;
@@ -15,6 +16,7 @@ mod tests;
 mod write;
 
 pub use number::JsonNumber;
+pub(crate) use parse::NUMBER as NUMBER_FIELD;
 pub use parse::parse;
 pub use record::{FromJson, JsonError, ObjectReader, ObjectWriter, ToJson, read, to_text};
 pub use surrogates::mend_surrogates;
@@ -136,6 +138,25 @@ impl<'a> JsonObject<'a> {
     /// Returns the value of a field.
     pub fn get(&self, name: &str) -> Option<&JsonValue<'a>> {
         self.find_index(name).map(|place| &self.0[place].1)
+    }
+
+    /// Returns the value of a field, to be changed.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut JsonValue<'a>> {
+        let place = self.find_index(name)?;
+        Some(&mut self.0[place].1)
+    }
+
+    /// Returns the value of a field, to be changed; a missing field is added.
+    pub fn get_or_insert_with(
+        &mut self,
+        name: &str,
+        make: impl FnOnce() -> JsonValue<'a>,
+    ) -> &mut JsonValue<'a> {
+        let place = self.find_index(name).unwrap_or_else(|| {
+            self.0.push((Cow::Owned(name.to_owned()), make()));
+            self.0.len() - 1
+        });
+        &mut self.0[place].1
     }
 
     /// Sets a field: in its place if it exists, else at the end.

@@ -43,6 +43,13 @@ impl JsonNumber {
         }
     }
 
+    /// Returns the digits, as they are written.
+    pub fn to_digits(&self) -> String {
+        let mut digits = String::new();
+        self.write(&mut digits);
+        digits
+    }
+
     /// Appends the digits.
     pub(super) fn write(&self, out: &mut String) {
         match &self.0 {
@@ -55,6 +62,15 @@ impl JsonNumber {
 impl From<u64> for JsonNumber {
     fn from(whole: u64) -> Self {
         Self(NumberDigits::Whole(whole))
+    }
+}
+
+impl From<i64> for JsonNumber {
+    fn from(whole: i64) -> Self {
+        match u64::try_from(whole) {
+            Ok(whole) => Self(NumberDigits::Whole(whole)),
+            Err(_) => Self(NumberDigits::Text(whole.to_string())),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 /// The field name under which serde_json gives a number that keeps its digits. An object that
 /// really has such a field is taken for a number if its value is one, as everywhere in serde_json,
 /// and refused otherwise.
-const NUMBER: &str = "$serde_json::private::Number";
+pub(crate) const NUMBER: &str = "$serde_json::private::Number";
 
 /// Parses the value that a text holds. Nesting is limited to 128 levels.
 ///

@@ -10,6 +10,8 @@ use super::writes::{StoreWrite, WriteCondition};
 use super::{CommitPlan, LoadedThread, StoredRecord};
 use crate::error::Error;
 use crate::json::{self, FromJson};
+use crate::state::StateDocument;
+use crate::thread::StateRecord;
 use crate::{id, key};
 
 /// Most operations of a commit: the bound of every store, from `wit/storage.wit`.
@@ -101,6 +103,12 @@ impl CommitPlan {
         self.replace(&mut after.thread, key::THREAD, &own)?;
         self.replace(&mut after.head, key::HEAD, &own)?;
         self.replace(&mut after.chain, key::CHAIN, &loaded.chain_key())?;
+        if self.writes_record(key::STATE, &own) {
+            let mut state = StoredRecord::absent(StateRecord::new(StateDocument::empty(), 0));
+            state.version = loaded.state.as_ref().map_or(0, |state| state.version);
+            self.replace(&mut state, key::STATE, &own)?;
+            after.state = Some(state);
+        }
         for (above, root) in after.above.iter_mut().zip(&loaded.chain.value.above) {
             self.replace(above, key::CHAIN, &id::key(root))?;
         }

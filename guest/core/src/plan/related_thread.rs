@@ -6,7 +6,7 @@
 
 use super::other_threads::is_to_be_resumed;
 use super::writes::{StoreWrite, push_replacement};
-use super::{LoadedThread, StoredRecord, ThreadChange};
+use super::{LoadedThread, ParentHead, StoredRecord, ThreadChange};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::thread::{FORMAT, Head, StatusCause, ThreadStatus, find_reached_cap};
@@ -21,20 +21,6 @@ pub struct RelatedThread {
     pub chain: String,
     /// Its head.
     pub head: StoredRecord<Head>,
-}
-
-/// The thread that spawned another: the tip of the chain above. Its head is parsed only where the
-/// other has stopped, because a turn of a child changes nothing there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParentHead {
-    /// Its id.
-    pub id: String,
-    /// Id of its chain.
-    pub chain: String,
-    /// The store's version of its head.
-    pub version: u64,
-    /// Text of its head.
-    pub text: String,
 }
 
 impl ParentHead {

@@ -7,6 +7,7 @@
 
 use super::checks::{ENDED_ADVICE, begin_chat_run, busy_error, check_loop_token, refused_error};
 use super::mail::take_mail;
+use super::message_ids::{KnownMessage, is_known_message, message_digest, remember_message};
 use super::outcome::apply_waiting_intent;
 use super::settlement::record_tool_cost;
 use super::{CALLS_MAX, CommitDecision};
@@ -17,6 +18,7 @@ use crate::history::{
 };
 use crate::json;
 use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
+use crate::state::StateEdits;
 use crate::thread::{InboxMessage, RoundCall, ThreadStatus, ToolRound};
 
 /// A caller's request to append events.
@@ -30,8 +32,12 @@ pub struct AppendRequest<'a> {
     pub digest: String,
     /// The events.
     pub events: &'a [AppendedEvent],
+    /// The edits of the state.
+    pub edits: &'a StateEdits,
     /// All mail that waits.
     pub mail: Vec<InboxMessage>,
+    /// Messages that the chain has taken, of those whose ids the events name.
+    pub known: Vec<KnownMessage>,
 }
 
 /// Decides about an append. `round` is the entry that holds the open calls; `answer` the entry
@@ -61,23 +67,57 @@ pub fn append(
         });
     }
     let held = append.token.is_some();
-    if append.events.is_empty() {
+    if append.events.is_empty() && append.edits.is_empty() {
         if !held {
-            return Err(Error::invalid("events", "", "must hold at least one event"));
+            let problem = "must hold at least one event, or the change one edit of the state";
+            return Err(Error::invalid("events", "", problem));
         }
         if append.mail.is_empty() {
             return Ok(CommitDecision::Repeat);
         }
     }
+    let (mut known, mut skipped) = (append.known, 0);
+    let waits = !append.mail.is_empty();
     let mut change = ThreadChange::with_mail(loaded, append.mail, moment);
     let mut talk = AppendValidator::new(loaded, round)?;
     for (n, given) in (0..).zip(append.events) {
-        talk.add_event(&mut change, n, given)?;
+        match take_message_id(&mut change, &mut known, n, given)? {
+            true => skipped += 1,
+            false => talk.add_event(&mut change, n, given)?,
+        }
+    }
+    let nothing_new = skipped == append.events.len() && append.edits.is_empty();
+    if skipped > 0 && nothing_new && !(held && waits) {
+        return Ok(CommitDecision::Repeat);
     }
     check_append_bytes(change.events.iter().map(|e| json::to_text(e).len()).sum())?;
+    talk.check_named_calls(append.edits)?;
+    change.edits = append.edits.clone();
     change.answers = Some(answers);
     let plan = talk.build_plan(change, round, held)?;
     Ok(CommitDecision::Commit(Box::new(plan)))
+}
+
+/// Returns true if an event is a message that was taken before; remembers it otherwise, if it has
+/// an id.
+fn take_message_id(
+    change: &mut ThreadChange<'_>,
+    known: &mut Vec<KnownMessage>,
+    n: usize,
+    given: &AppendedEvent,
+) -> Result<bool, Error> {
+    let AppendedEvent::Event(Event::Message(message)) = given else {
+        return Ok(false);
+    };
+    if is_known_message(&format!("events[{n}]"), message, known)? {
+        return Ok(true);
+    }
+    if let Some(id) = &message.id {
+        let (id, digest) = (id.clone(), message_digest(message));
+        known.push(KnownMessage { id, digest });
+        remember_message(change, message);
+    }
+    Ok(false)
 }
 
 /// Checks who may append: with a token, its holder; without one, any caller while the thread is not
@@ -112,6 +152,8 @@ struct OpenCall {
 /// Checker of the order of appended events: the open calls, and the last author.
 struct AppendValidator {
     open: Vec<OpenCall>,
+    /// Ids of the calls that are open before the append, or made by it.
+    known: Vec<String>,
     /// True if the history has a message already.
     begun: bool,
     /// True if the last event of this entry that a provider will see is the assistant's.
@@ -143,7 +185,11 @@ impl AppendValidator {
                 });
             }
         }
+        let known = open
+            .iter()
+            .map(|call: &OpenCall| call_id(call.version, call.index));
         Ok(Self {
+            known: known.collect(),
             open,
             begun: !head.prefix.is_empty(),
             speaking: false,
@@ -219,6 +265,7 @@ impl AppendValidator {
             let problem = format!("is one call too many: at most {CALLS_MAX} are open at once");
             return Err(Error::invalid(place, "", problem));
         }
+        self.known.push(call_id(version, index));
         self.open.push(OpenCall {
             version,
             index,
@@ -229,6 +276,18 @@ impl AppendValidator {
             waits: false,
         });
         Ok(())
+    }
+
+    /// Checks that edits of the scope of a call name one that is open.
+    fn check_named_calls(&self, edits: &StateEdits) -> Result<(), Error> {
+        let mut calls = edits.named_calls();
+        match calls.find(|(_, call)| !self.known.iter().any(|known| known == call)) {
+            None => Ok(()),
+            Some((place, call)) => {
+                let problem = "is not an open call of the thread";
+                Err(Error::invalid(format!("change.{place}"), call, problem))
+            }
+        }
     }
 
     /// Closes the open call that a result names, and returns the result as an event.

@@ -15,10 +15,11 @@ use crate::plan::{
     index_write,
 };
 use crate::settings::{PinnedSettings, check_known_fields, parse_limits, parse_object, text_field};
+use crate::state::StateDocument;
 use crate::thread::{
     BASE_PARTS_MAX, ChainRecord, CreatorOverrides, FORMAT, ForkOrigin, Head, HistoryBase,
     PathReplay, StatusCause, ThreadDraft, ThreadRecord, ThreadStatus, absent_thread, begin_thread,
-    new_head, new_id, request_write,
+    inherit_state, new_head, new_id, request_write,
 };
 use crate::{id, key};
 
@@ -93,6 +94,8 @@ pub struct ForkPoint<'a> {
     pub base: &'a HistoryBase,
     /// The state to which these lead.
     pub replay: &'a PathReplay,
+    /// The state document that it had there.
+    pub state: &'a StateDocument,
     /// The pin of the original, and its text, if it has one.
     pub pin: Option<(&'a PinnedSettings, &'a str)>,
 }
@@ -124,7 +127,10 @@ pub fn fork(
     let thread = forked_record(request, point, moment, random)?;
     let head = forked_head(&thread, point);
     let chain = new_chain(&thread, &head);
-    let loaded = absent_thread(thread, head, chain);
+    let mut loaded = absent_thread(thread, head, chain);
+    if !point.state.is_empty() {
+        inherit_state(&mut loaded, point.state.for_fork());
+    }
     let mut change = ThreadChange::new(&loaded, moment);
     begin_thread(&mut change);
     // Nothing goes on by itself: a person has asked for it, and says what is next.
@@ -148,6 +154,8 @@ pub fn fork(
     change.extra.push(written);
     push_first_events(&mut change, point);
     match (change.events.is_empty(), change.head.status) {
+        // What it inherits of the state is in its first entry.
+        (true, _) if change.head.state.is_some() => change.into_plan(CommitReason::Changed),
         (true, _) => change.into_head_plan(),
         (false, ThreadStatus::Suspended) => change.into_plan(CommitReason::Suspended),
         (false, _) => change.into_plan(CommitReason::ToolResults),

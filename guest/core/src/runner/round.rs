@@ -3,10 +3,11 @@
 use super::ROUND_BYTES_MAX;
 use super::children::WaitRequest;
 use super::open_calls::{cut_to_fit, tool_name_of};
+use super::outcome_edits::{ReturnedEdits, add_outcome_edits};
 use super::settlement::{count_time, record_tool_cost};
 use super::transition::RunTransition;
 use crate::error::Error;
-use crate::history::{Entry, Event, ToolResult, ToolResultState};
+use crate::history::{Entry, Event, ToolResult, ToolResultState, call_id};
 use crate::json::record::{record, words};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
@@ -27,9 +28,15 @@ pub struct ToolOutcome {
     pub content: String,
     /// Cost of the call itself.
     pub cost: NanoUsd,
+    /// Patches of the state, as the tool wrote them: a JSON list.
+    pub patches: Option<String>,
+    /// Operations on the state, as the tool wrote them: a JSON list.
+    pub operations: Option<String>,
 }
 
-record!(write ToolOutcome { version, index, state, failed, content, cost });
+record!(write ToolOutcome {
+    version, index, state, failed, content, cost, patches or nothing, operations or nothing
+});
 
 /// State of a call, as the driver knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,14 +65,30 @@ pub(super) fn apply_tool_results(
     count_time(change);
     let events = entry.map(|entry| entry.events.as_slice());
     let share = ROUND_BYTES_MAX / outcomes.len().max(1);
-    for outcome in outcomes {
+    let name_of = |outcome: &ToolOutcome| tool_name_of(events, outcome.index);
+    let names: Vec<String> = outcomes.iter().map(name_of).collect();
+    let open = round.calls.iter();
+    let open: Vec<String> = open
+        .map(|call| call_id(round.version, call.index))
+        .collect();
+    let returned = outcomes
+        .iter()
+        .zip(&names)
+        .map(|(outcome, name)| ReturnedEdits {
+            call: (outcome.version, outcome.index),
+            name,
+            patches: outcome.patches.as_deref(),
+            operations: outcome.operations.as_deref(),
+        });
+    let notes = add_outcome_edits(change, &returned.collect::<Vec<_>>(), &open)?;
+    for ((outcome, name), note) in outcomes.into_iter().zip(names).zip(notes) {
         record_tool_cost(change, outcome.cost);
         change.push_event(Event::ToolResult(ToolResult {
             version: outcome.version,
             index: outcome.index,
-            name: tool_name_of(events, outcome.index),
-            text: cut_to_fit(outcome.content, share),
-            failed: outcome.failed,
+            name,
+            failed: outcome.failed || note.is_some(),
+            text: noted_text(outcome.content, note, share),
             state: if outcome.state == ToolState::Done {
                 ToolResultState::Done
             } else {
@@ -83,6 +106,17 @@ pub(super) fn apply_tool_results(
         wait,
         tool_millis: 0,
     })
+}
+
+/// Cuts the text of a result to its share of the round, with a note after it.
+fn noted_text(content: String, note: Option<String>, share: usize) -> String {
+    match note {
+        None => cut_to_fit(content, share),
+        Some(note) => {
+            let kept = cut_to_fit(content, share.saturating_sub(note.len()));
+            format!("{kept}\n{note}")
+        }
+    }
 }
 
 fn check_outcomes(

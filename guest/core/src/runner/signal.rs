@@ -6,6 +6,7 @@ use super::checks::{begin_chat_run, refused_error};
 use super::children::{drop_resumption, pass_to_children};
 use super::ending::{end_thread_now, request_cancel};
 use super::mail::{push_inbox_message, take_mail};
+use super::message_ids::remember_message;
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{CommitReason, Entry, Event, Message};
@@ -85,6 +86,9 @@ pub fn signal(
     }
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     remember_signal(&mut change, name, &signal);
+    if let Signal::Message(message) = &signal {
+        remember_message(&mut change, message);
+    }
     let held = head.status == ThreadStatus::Running;
     let plan = match signal {
         Signal::Message(message) if held => {

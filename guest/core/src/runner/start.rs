@@ -8,6 +8,7 @@ use super::checks::{
 use super::children::DecisionInputs;
 use super::fork::FORKED;
 use super::mail::{push_inbox_message, take_mail};
+use super::message_ids::remember_message;
 use super::outcome::{RunRecords, apply_transition, decide};
 use super::transition::{RetryWait, RunTransition};
 use crate::error::Error;
@@ -122,7 +123,8 @@ pub fn start(
         check_repeated_input(first, &digest)?;
         return Ok(CommitDecision::Repeat);
     }
-    let begins = (request.input.is_some() || has_deferred_mail(head)) && message_begins_run(loaded);
+    let new_input = request.input.is_some() && !request.inputs.known_input;
+    let begins = (new_input || has_deferred_mail(head)) && message_begins_run(loaded);
     check_may_start(loaded, begins, moment.ceiling)?;
     let first = FirstStep::ModelCall;
     begin_start(loaded, pin, fresh, (request, first), moment)
@@ -151,6 +153,7 @@ pub(super) fn begin_start(
     let digest = request.digest();
     let pin = require_pin(loaded, pin)?;
     let mut inputs = request.inputs;
+    let input = request.input.filter(|_| !inputs.known_input);
     let mail = std::mem::take(&mut inputs.mail);
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     let was = change.head.status;
@@ -159,20 +162,23 @@ pub(super) fn begin_start(
         version: head.version,
         hash: digest,
     });
+    if let Some(message) = &input {
+        remember_message(&mut change, message);
+    }
     apply_pin(&mut change, pin, fresh);
-    if (request.input.is_some() || has_deferred_mail(head)) && message_begins_run(loaded) {
+    if (input.is_some() || has_deferred_mail(head)) && message_begins_run(loaded) {
         begin_run(&mut change.head);
     }
     acquire_lease(&mut change, request.holder, request.key)?;
     // A thread that had ended goes on without a message where its last call had no answer.
     let goes_on = was == ThreadStatus::Suspended || is_resumed_link(loaded);
-    let happened = match request.input.is_some() || !goes_on {
+    let happened = match input.is_some() || !goes_on {
         true => CommitReason::UserMessage,
         false => CommitReason::Resumed,
     };
     let next = if change.head.round.is_some() {
         // A message waits until the open calls have results.
-        if let Some(message) = request.input {
+        if let Some(message) = input {
             push_inbox_message(&mut change, &message)?;
         }
         // The wait has its full time again: resuming a thread resumes its children, too.
@@ -183,7 +189,7 @@ pub(super) fn begin_start(
         }
     } else {
         let taken = take_mail(&mut change) > 0;
-        push_opening(&mut change, loaded, request.input, taken)?;
+        push_opening(&mut change, loaded, input, taken)?;
         match first {
             FirstStep::ModelCall => RunTransition::CallModel(AttemptNeeds::default()),
             FirstStep::Pause => RunTransition::Retry(RetryWait::default()),
@@ -266,7 +272,7 @@ fn missing_input_error(loaded: &LoadedThread) -> Error {
         "input",
         "",
         format!(
-            "is missing: {} has no message to answer",
+            "is missing, or was taken before: {} has no message to answer",
             loaded.thread.value.id
         ),
     )

@@ -293,6 +293,7 @@ pub(crate) fn absent_thread(thread: ThreadRecord, head: Head, chain: ChainRecord
         chain: StoredRecord::absent(chain),
         above: Vec::new(),
         parent: None,
+        state: None,
     }
 }
 
@@ -380,6 +381,7 @@ pub(crate) fn new_head(thread: &ThreadRecord) -> Head {
         mail_from: 0,
         mail_to: 0,
         limits: thread.limits,
+        state: None,
         session: None,
         updated: now,
     }

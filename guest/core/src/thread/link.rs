@@ -2,12 +2,16 @@
 //! joined to the plan that closes the tip, so that a chain has one tip at each moment.
 
 use super::create::{absent_thread, begin_thread, creation_context, new_head};
-use super::{Head, HistoryBase, StatusCause, ThreadRecord, ThreadStatus, UsageCounters};
+use super::{
+    Head, HistoryBase, StateRecord, StateSummary, StatusCause, ThreadRecord, ThreadStatus,
+    UsageCounters,
+};
 use crate::error::Error;
 use crate::id;
 use crate::ledger::LedgerRefusal;
 use crate::limits::ThreadCaps;
 use crate::plan::{CommitPlan, LoadedThread, StoredRecord, ThreadChange};
+use crate::state::StateDocument;
 use crate::time::UnixTime;
 
 /// The place of a new link.
@@ -64,7 +68,11 @@ pub fn open_successor(
         takes_draw,
     };
     let created = create_link(link, id, now)?;
-    let loaded = loaded_link(&created, &after);
+    let mut loaded = loaded_link(&created, &after);
+    let state = after.state_document()?;
+    if !state.is_empty() {
+        inherit_state(&mut loaded, state);
+    }
     Ok(LinkSuccessor {
         plan: closing.join(created)?,
         loaded,
@@ -172,7 +180,14 @@ fn loaded_link(created: &CommitPlan, tip: &LoadedThread) -> LoadedThread {
             })
             .collect(),
         parent: tip.parent.clone(),
+        state: None,
     }
+}
+
+/// Gives a new thread a state document, which its first entry records.
+pub(crate) fn inherit_state(created: &mut LoadedThread, document: StateDocument) {
+    created.head.value.state = Some(StateSummary::of_inherited(&document));
+    created.state = Some(StoredRecord::absent(StateRecord::new(document, 0)));
 }
 
 /// The account of a chain cannot be opened again for a new link.

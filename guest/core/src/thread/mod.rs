@@ -19,6 +19,7 @@ mod path_replay;
 mod record;
 mod record_checks;
 mod record_format;
+mod state_record;
 mod status;
 mod window_count;
 
@@ -42,12 +43,14 @@ pub use head::{
 };
 pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};
+pub(crate) use link::inherit_state;
 pub use link::{ChainLink, LinkSuccessor, create_link, open_successor};
 pub use link_checks::{find_link_problem, find_step_problem};
 pub use path_replay::{PathReplay, UnansweredCall};
 pub use record::{CreatorOverrides, InheritedBounds, RESULT_BYTES_MAX, ThreadRecord};
 pub use record_checks::find_contradiction;
 pub use record_format::RecordFormat;
+pub use state_record::{StateRecord, StateSummary};
 pub use status::{CauseDetail, StatusCause, ThreadStatus};
 pub use window_count::WindowCount;
 

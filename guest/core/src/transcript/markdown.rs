@@ -300,6 +300,9 @@ mod tests {
             admitted: None,
             charged: Vec::new(),
             about: None,
+            state: None,
+            ended: None,
+            state_at: 0,
             events,
         }
     }

@@ -315,6 +315,7 @@ fn a_link_is_created_with_the_end_of_its_tip_and_two_entries_in_one_commit() {
         chain: tip.chain.clone(),
         above: tip.above.clone(),
         parent: None,
+        state: None,
     };
     for commit in ["00000000000000bb", "00000000000000cc"] {
         begun = joined.apply_to(&begun).unwrap();

@@ -60,6 +60,7 @@ impl TestStore {
             thread: record,
             head,
             chain,
+            state: None,
         }
     }
 

@@ -379,9 +379,10 @@ impl TestWorld {
             failed: false,
             content: "42".to_owned(),
             cost: NanoUsd::new(cost),
+            patches: None,
+            operations: None,
         });
-        let outcome = StepOutcome::ToolOutcomes(outcomes.collect());
-        let submission = submission(&driver, outcome);
+        let submission = submission(&driver, StepOutcome::ToolOutcomes(outcomes.collect()));
         Some((thread, self.decide_submission(&loaded, submission, moment)))
     }
 

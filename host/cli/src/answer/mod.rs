@@ -10,6 +10,7 @@ mod probe;
 mod rows;
 mod run;
 mod signal;
+mod state;
 mod thread;
 mod upkeep;
 
@@ -30,9 +31,10 @@ pub use run::{
     TreeTotalsView, advised_code, ceiling_advice, repeats_in_vain, suspended_advice,
 };
 pub use signal::SignalAnswer;
+pub use state::StateAnswer;
 pub use thread::{
-    EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, ThreadAnswer, ThreadRow,
-    ThreadView, UnreadableRow, thread_or_unnamed,
+    EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, StateView, ThreadAnswer,
+    ThreadRow, ThreadView, UnreadableRow, thread_or_unnamed,
 };
 pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
 

@@ -198,6 +198,15 @@ pub struct ForkView {
     pub version: u64,
 }
 
+/// The state document of a thread, as `show` tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct StateView {
+    /// The version that changed it last.
+    pub version: u64,
+    /// Its size as JSON.
+    pub bytes: u64,
+}
+
 /// One whole thread.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadView {
@@ -227,6 +236,8 @@ pub struct ThreadView {
     pub next: Option<String>,
     /// Where it was forked, if it was.
     pub forked_from: Option<ForkView>,
+    /// Its state document, if it has one.
+    pub state: Option<StateView>,
     /// Number of forks of its chain.
     pub forks: u64,
     /// Model or tier.
@@ -371,6 +382,7 @@ impl ThreadView {
             ("continued by", text(&self.next)),
             ("forked from", self.describe_origin()),
             ("forks", self.describe_forks()),
+            ("state", self.describe_state()),
             ("model", self.model.clone()),
             ("inputs", json(&self.inputs)),
             ("capabilities", self.capabilities.join(", ")),
@@ -396,6 +408,15 @@ impl ThreadView {
         let origin = self.forked_from.as_ref();
         origin.map_or_else(String::new, |origin| {
             format!("{} at version {}", origin.thread_id, origin.version)
+        })
+    }
+
+    /// Says how large its state is; nothing without one.
+    fn describe_state(&self) -> String {
+        let state = self.state.as_ref();
+        state.map_or_else(String::new, |state| {
+            let (bytes, version) = (state.bytes, state.version);
+            format!("{bytes} bytes, last changed at version {version}")
         })
     }
 

@@ -35,10 +35,14 @@ pub struct OpenArgs {
 #[command(after_help = "\
 All lines are one commit. Messages that were sent to the thread meanwhile are taken with it and \
 printed, one a line.
-Without a token, events can be added to a thread that nobody holds.
+Without a token, lines can be added to a thread that nobody holds.
+A line with `patch` or `op` changes the state of the thread, one with `snapshot` replaces it: see \
+docs/state.md.
 
   echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append \
-  my-chat")]
+  my-chat
+  echo '{\"scope\": \"thread\", \"op\": \"add\", \"path\": \"/count\", \"value\": 1}' | \
+  threadkeep append my-chat")]
 pub struct AppendArgs {
     /// Its id
     pub thread: String,

@@ -63,6 +63,20 @@ impl TranscriptFormat {
     }
 }
 
+/// The arguments of `state`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The document has an object for each scope: `thread` is kept, `run` is emptied where the next run \
+begins, `tool_call`
+has an object for each open call. `threadkeep append` and tools change it.")]
+pub struct StateArgs {
+    /// Its id
+    pub thread: String,
+    /// As it was at this version, instead of the newest
+    #[arg(long, value_name = "VERSION")]
+    pub at: Option<u64>,
+}
+
 /// The arguments of `checkpoints`.
 #[derive(Debug, Args)]
 #[command(after_help = "\

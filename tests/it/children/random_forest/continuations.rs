@@ -164,7 +164,7 @@ impl RandomForest {
             self.submit(&thread, calls_after(text, usage), "full");
             let performs = usage == said || !t.is_multiple_of(4);
             if performs && self.pending_call(&thread) == Some(StepKind::CallTools) {
-                let outcome = self.world.outcomes(&thread);
+                let outcome = self.world.outcomes_with_state(&thread);
                 self.submit(&thread, outcome, "tools");
             }
         }

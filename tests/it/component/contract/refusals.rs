@@ -205,14 +205,14 @@ async fn changes_that_are_not_built_are_refused_by_field() {
     let json = || "{}".to_owned();
     for (field, change) in [
         (
-            "change.patches",
+            "change.patches[0].scope",
             history::ChangeSet {
                 patches: vec![json()],
                 ..only()
             },
         ),
         (
-            "change.operations",
+            "change.operations[0].scope",
             history::ChangeSet {
                 operations: vec![json()],
                 ..only()
@@ -233,10 +233,11 @@ async fn changes_that_are_not_built_are_refused_by_field() {
     assert_eq!(world.records(), before);
 }
 
-/// Symptom: operations of a tool outcome were refused as its patches, a wrong state without its
-/// place, and the empty list `[]` as if it were none. Kind: fields of one outcome among many.
+/// Symptom: a wrong state of a tool outcome was refused without its place, and the empty list `[]`
+/// of patches as if it were none. Kind: fields of one outcome among many. Patches and operations are
+/// never refused: the tool has run, and its result must not be lost.
 #[tokio::test]
-async fn what_a_tool_outcome_cannot_have_yet_is_refused_by_field() {
+async fn what_a_tool_outcome_cannot_have_is_refused_by_field() {
     let world = ContractTenant::new().await;
     let tenant = &world.tenant;
     let begun = tenant.start(THREAD, None, "h/1", "k", None).await.unwrap();
@@ -259,15 +260,13 @@ async fn what_a_tool_outcome_cannot_have_yet_is_refused_by_field() {
     };
     for (field, last) in [
         ("outcomes[1].state", done("maybe", "", "")),
-        ("outcomes[1].patches", done("done", "[{}]", "")),
-        ("outcomes[1].operations", done("done", "", "[{}]")),
-        ("outcomes[1].operations", done("done", "[]", "{}")),
+        ("outcomes[1].state", done("", "[{}]", "{}")),
     ] {
         assert_eq!(submit(last).await, ("invalid", field.to_owned()));
     }
-    // Both forms of none are taken: the step is of another kind.
-    for none in ["", "[]", " []\n"] {
-        let (_, told) = submit(done("done", none, none)).await;
+    // All forms are taken: the step is of another kind.
+    for given in ["", "[]", " []\n", "[{}]", "{"] {
+        let (_, told) = submit(done("done", given, given)).await;
         assert!(
             !told.contains("patches") && !told.contains("operations"),
             "{told}"

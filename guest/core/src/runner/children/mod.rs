@@ -53,6 +53,8 @@ pub struct DecisionInputs {
     pub window: Option<LiveWindow>,
     /// The tip of the chain, for a submission to a link that was continued.
     pub tip: Option<Box<LoadedThread>>,
+    /// True if the input of a start was taken before, by its id: it is left out.
+    pub known_input: bool,
 }
 
 /// A call of one of the built-in tools, with the threads that it names looked up.

@@ -45,6 +45,7 @@ fn view() -> ThreadView {
         previous: None,
         next: None,
         forked_from: None,
+        state: None,
         forks: 0,
         model: "fast".to_owned(),
         limits: LimitsView {

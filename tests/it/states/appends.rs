@@ -1,0 +1,247 @@
+//! Changes of a state that a caller appends.
+
+use super::{StateWorld, change, operation, patch, set};
+use crate::history::code;
+use serde_json::{Value, json};
+use threadkeep_component::service::Error;
+use threadkeep_component::service::history::ChangeTexts;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::state::{EDITS_BYTES_MAX, STATE_BYTES_MAX};
+
+fn scopes(thread: Value, run: Value) -> Value {
+    json!({"thread": thread, "run": run, "tool_call": {}})
+}
+
+#[test]
+fn a_snapshot_is_followed_by_patches_and_then_operations() {
+    let host = StateWorld::new();
+    host.append(&change(
+        &[set("thread", "n", json!(1)), set("run", "r", json!(1))],
+        &[],
+    ))
+    .unwrap();
+    let both = ChangeTexts {
+        snapshot: Some(json!({"thread": {"n": 40}}).to_string()),
+        ..change(
+            &[patch(
+                "thread",
+                json!([{"op": "replace", "path": "/n", "value": 41}]),
+            )],
+            &[operation("thread", "add", "/n", json!(1))],
+        )
+    };
+    let written = host.append(&both).unwrap();
+    // What the snapshot does not name stays, and nothing is applied twice.
+    assert_eq!(host.state(None), scopes(json!({"n": 42}), json!({"r": 1})));
+    assert_eq!(host.state(Some(written.version)), host.state(None));
+    assert_eq!(
+        host.state(Some(written.version - 1)),
+        scopes(json!({"n": 1}), json!({"r": 1}))
+    );
+    assert_eq!(host.state(Some(1)), scopes(json!({}), json!({})));
+    assert_eq!(host.state(Some(0)), scopes(json!({}), json!({})));
+}
+
+/// Patches that are refused, each with the field at fault after `change.patches`.
+fn refused_patches() -> Vec<(Vec<Value>, &'static str)> {
+    let step = |step: Value| vec![patch("thread", json!([step]))];
+    let tested = json!([{"op": "test", "path": "/x", "value": 2}]);
+    let of_call = |scope: &str| json!({"scope": scope, "call": "call_1_0", "patch": []});
+    vec![
+        (
+            step(json!({"op": "replace", "path": "/x", "value": 1})),
+            "[0].patch[0]",
+        ),
+        (
+            vec![set("thread", "x", json!(1)), patch("thread", tested)],
+            "[1].patch[0]",
+        ),
+        (
+            step(json!({"op": "remove", "path": "/list/9"})),
+            "[0].patch[0]",
+        ),
+        (
+            step(json!({"op": "replace", "path": "", "value": 1})),
+            "[0].patch",
+        ),
+        (vec![json!({"scope": "thread", "patch": {}})], "[0].patch"),
+        (vec![json!({"scope": "chain", "patch": []})], "[0].scope"),
+        (
+            vec![json!({"scope": "thread", "patch": [], "x": 1})],
+            "[0].x",
+        ),
+        (vec![json!({"scope": "tool-call", "patch": []})], "[0].call"),
+        (vec![of_call("tool-call")], "[0].call"),
+        (vec![of_call("run")], "[0].call"),
+        (
+            vec![set("thread", "x", json!("x".repeat(EDITS_BYTES_MAX)))],
+            "",
+        ),
+    ]
+}
+
+/// Operations that are refused, each with the field at fault after `change.operations`.
+fn refused_operations() -> Vec<(Vec<Value>, &'static str)> {
+    let add = |path: &str, value: Value| vec![operation("thread", "add", path, value)];
+    vec![
+        (add("/list", json!(1)), "[0].path"),
+        (add("list", json!(1)), "[0].path"),
+        (add("/n", json!(1.5)), "[0].value"),
+        (add("/n", json!(i64::MAX)), "[0].value"),
+        (vec![operation("thread", "set", "/n", json!(1))], "[0].op"),
+        (vec![operation("thread", "add", "/n", json!(1)); 65], ""),
+    ]
+}
+
+/// Changes that are refused, each with the field at fault.
+fn refused_changes() -> Vec<(ChangeTexts, String)> {
+    let snapshot = |value: Value| ChangeTexts {
+        snapshot: Some(value.to_string()),
+        ..ChangeTexts::default()
+    };
+    let large = json!({"thread": {"x": "x".repeat(STATE_BYTES_MAX - 20)}});
+    let mut cases = vec![
+        (ChangeTexts::default(), "events".to_owned()),
+        (
+            snapshot(json!({"tool_call": {}})),
+            "change.snapshot.tool_call".to_owned(),
+        ),
+        (
+            snapshot(json!({"thread": []})),
+            "change.snapshot.thread".to_owned(),
+        ),
+        (snapshot(json!({})), "change.snapshot".to_owned()),
+        (snapshot(large), "change".to_owned()),
+    ];
+    for (patches, field) in refused_patches() {
+        cases.push((change(&patches, &[]), format!("change.patches{field}")));
+    }
+    for (operations, field) in refused_operations() {
+        cases.push((
+            change(&[], &operations),
+            format!("change.operations{field}"),
+        ));
+    }
+    cases
+}
+
+#[test]
+fn a_change_that_does_not_apply_is_refused_by_its_place_and_writes_nothing() {
+    let host = StateWorld::new();
+    let first = change(
+        &[
+            set("thread", "list", json!([1])),
+            set("thread", "n", json!(1)),
+        ],
+        &[],
+    );
+    host.append(&first).unwrap();
+    let before = (host.version(), host.state(None));
+    for (given, expected) in refused_changes() {
+        match host.append(&given) {
+            Err(Error::Core(CoreError::Invalid { field, .. })) => assert_eq!(field, expected),
+            other => panic!("{expected}: {other:?}"),
+        }
+        assert_eq!((host.version(), host.state(None)), before, "{expected}");
+    }
+}
+
+/// Names twice, names that the parser keeps for itself, and values that are nested too deep would
+/// make a record that cannot be read again.
+#[test]
+fn what_could_not_be_read_again_is_refused() {
+    let host = StateWorld::new();
+    let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let with = |value: &str| ChangeTexts {
+        patches: vec![format!(
+            r#"{{"scope":"thread","patch":[{{"op":"add","path":"/x","value":{value}}}]}}"#
+        )],
+        ..ChangeTexts::default()
+    };
+    for value in [
+        r#"{"a":1,"a":2}"#.to_owned(),
+        r#"{"$serde_json::private::Number":"x","b":1}"#.to_owned(),
+        deep(110),
+        deep(200),
+        "1e".to_owned(),
+        r#""\ud800""#.to_owned(),
+    ] {
+        assert_eq!(
+            code(&host.append(&with(&value)).unwrap_err()),
+            "invalid",
+            "{value}"
+        );
+    }
+    let reserved = json!([{"op": "add", "path": "/$serde_json::private::Number", "value": "1"}]);
+    let given = change(&[patch("thread", reserved)], &[]);
+    assert_eq!(code(&host.append(&given).unwrap_err()), "invalid");
+    // A document grows deep in steps, too.
+    host.append(&with(&deep(90))).unwrap();
+    let path = "/x".to_owned() + &"/0".repeat(88) + "/-";
+    let further = |value: Value| {
+        change(
+            &[patch(
+                "thread",
+                json!([{"op": "add", "path": path, "value": value}]),
+            )],
+            &[],
+        )
+    };
+    host.append(&further(json!(1))).unwrap();
+    let levels: Value = serde_json::from_str(&deep(30)).unwrap();
+    assert_eq!(code(&host.append(&further(levels)).unwrap_err()), "invalid");
+    host.state(Some(host.version()));
+}
+
+/// Symptom: `test` of `1.0` against `1` fails. Cause: numbers keep their digits, and were compared
+/// by them. Fix: they are compared by their value, on the digits. Kind: equality of JSON values.
+#[test]
+fn a_test_compares_numbers_by_value_and_digits_are_kept() {
+    let host = StateWorld::new();
+    let given =
+        ChangeTexts {
+            patches: vec![concat!(
+            r#"{"scope":"thread","patch":[{"op":"add","path":"/n","value":1.00},"#,
+            r#"{"op":"test","path":"/n","value":1},{"op":"test","path":"/n","value":10e-1}]}"#
+        )
+        .to_owned()],
+            ..ChangeTexts::default()
+        };
+    host.append(&given).unwrap();
+    let loaded = host.world.service.load(&host.thread).unwrap();
+    let text = host
+        .world
+        .service
+        .state_at(&loaded, loaded.head.value.version)
+        .unwrap()
+        .to_text();
+    assert!(text.contains(r#"{"n":1.00}"#), "{text}");
+}
+
+#[test]
+fn a_repeated_append_changes_the_state_once() {
+    let host = StateWorld::new();
+    let service = &host.world.service;
+    let add = |n: u64| change(&[], &[operation("thread", "add", "/n", json!(n))]);
+    let append = |change: &ChangeTexts| service.append_change(&host.thread, None, Some(1), change);
+    let first = append(&add(1)).unwrap();
+    assert_eq!(append(&add(1)).unwrap().version, first.version);
+    assert_eq!(host.state(None)["thread"], json!({"n": 1}));
+    assert_eq!(code(&append(&add(2)).unwrap_err()), "conflict");
+    let as_patch = change(&[operation("thread", "add", "/n", json!(1))], &[]);
+    assert_eq!(code(&append(&as_patch).unwrap_err()), "invalid");
+    // Operations meet whichever version there is.
+    host.append(&add(2)).unwrap();
+    host.append(&add(3)).unwrap();
+    assert_eq!(host.state(None)["thread"], json!({"n": 6}));
+}
+
+/// A history without a state reads and writes nothing more than before.
+#[test]
+fn a_thread_without_a_state_has_none() {
+    let host = StateWorld::new();
+    let loaded = host.world.service.load(&host.thread).unwrap();
+    assert_eq!(loaded.head.value.state, None);
+    let entry = host.world.service.entry(&loaded, 1).unwrap().unwrap();
+    assert!(!entry.to_text().contains("\"state"), "{}", entry.to_text());
+}
