@@ -2,6 +2,7 @@
 
 use super::{exported, instant, thread, types};
 use crate::service::Error;
+use crate::service::decisions::ThreadDetails;
 use crate::service::history::{AppendOutcome, StoredEntry};
 use crate::service::transcript::DocumentPiece;
 use threadkeep_core::error::Error as CoreError;
@@ -40,12 +41,12 @@ pub fn expected_version(expected: exported::history::Expected) -> Option<u64> {
 
 pub fn snapshot(
     loaded: &LoadedThread,
-    window: Option<u64>,
+    details: ThreadDetails,
     version: u64,
     hash: String,
 ) -> exported::history::Snapshot {
     exported::history::Snapshot {
-        thread: thread(loaded, window),
+        thread: thread(loaded, details),
         version,
         hash,
         state: "{}".to_owned(),

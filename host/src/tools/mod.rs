@@ -91,6 +91,9 @@ pub struct ToolResult {
     pub failed: bool,
     /// Nano-USD that the call itself cost.
     pub cost_nanos: u64,
+    /// True if the call did not run and a person has to decide about it: see
+    /// [`ToolResult::needs_consent`].
+    pub needs_consent: bool,
 }
 
 impl ToolResult {
@@ -100,6 +103,17 @@ impl ToolResult {
             content: content.into(),
             failed: false,
             cost_nanos: 0,
+            needs_consent: false,
+        }
+    }
+
+    /// Makes the result of a call that did not run, because a person has to decide about it first;
+    /// `why` is shown to that person. The call is handed out again once it is approved:
+    /// [`ToolSet::call_approved`].
+    pub fn needs_consent(why: impl Into<String>) -> Self {
+        Self {
+            needs_consent: true,
+            ..Self::ok(why)
         }
     }
 
@@ -132,6 +146,17 @@ pub(crate) fn bound_result(mut content: String) -> String {
     content
 }
 
+/// One call of a tool, as it is handed to a set of tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolRequest<'a> {
+    /// Name of the tool.
+    pub name: &'a str,
+    /// JSON text that parsed as an object.
+    pub arguments: &'a str,
+    /// True if a person has approved the call.
+    pub approved: bool,
+}
+
 /// A set of tools. Dropping the future abandons the call.
 pub trait ToolSet: Send + Sync {
     /// Returns every tool of this set, in a fixed order.
@@ -140,4 +165,10 @@ pub trait ToolSet: Send + Sync {
     /// Runs one call. `arguments` is JSON text that parsed as an object. An unknown name is a
     /// failed result.
     fn call<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult>;
+
+    /// Runs one call that a person has approved. A set whose tools never ask by themselves leaves
+    /// it as it is.
+    fn call_approved<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {
+        self.call(name, arguments)
+    }
 }

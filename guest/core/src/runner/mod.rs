@@ -11,6 +11,7 @@ mod append;
 mod checks;
 mod children;
 mod claim;
+mod consent;
 mod ending;
 mod external_hold;
 mod external_loop;
@@ -37,6 +38,7 @@ mod submission;
 mod submit;
 mod successor;
 mod summary_attempt;
+mod suspension;
 mod transition;
 mod usage_correction;
 
@@ -47,6 +49,9 @@ pub use children::{
     propagate_intent,
 };
 pub use claim::{HolderProof, KeptPartial, claim, recover};
+pub use consent::{
+    ANSWER_TEXT_BYTES_MAX, CallDecision, DecidedCall, NOTE_BYTES_MAX, decision_key,
+};
 pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
 pub use external_loop::{LoopEnding, LoopFailure, close, open};
 pub use fork::{FORKED, ForkPoint, ForkRequest, fork};
@@ -64,6 +69,7 @@ pub use step::{Step, StepCall, pending_step};
 pub use submission::{LlmFailure, StepOutcome, StepSubmission};
 pub use submit::submit;
 pub use summary_attempt::summary_terms;
+pub use suspension::{NeedsDetail, suspension_needs};
 
 use crate::continuation::WindowNeeds;
 use crate::error::Error;

@@ -1,16 +1,18 @@
 //! The results of a round of calls, recorded together in the order of the calls.
 
 use super::ROUND_BYTES_MAX;
-use super::children::WaitRequest;
+use super::checks::slowest_tool_millis;
+use super::children::DecisionInputs;
 use super::open_calls::{cut_to_fit, tool_name_of};
 use super::settlement::{count_time, record_tool_cost};
 use super::transition::RunTransition;
 use crate::error::Error;
-use crate::history::{Entry, Event, ToolResult, ToolResultState};
+use crate::history::{ConsentAsked, Entry, Event, ToolResult, ToolResultState};
 use crate::json::record::{record, words};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
-use crate::thread::{RoundCall, ToolRound};
+use crate::settings::PinnedSettings;
+use crate::thread::{CallConsent, RoundCall, ToolRound};
 
 /// Outcome of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,16 +40,20 @@ pub enum ToolState {
     Done,
     /// Unknown whether it ran.
     Interrupted,
+    /// It did not run: the tool asks for a person's consent, and its content says why.
+    NeedsConsent,
 }
 
-words!(ToolState { Done = "done", Interrupted = "interrupted" });
+words!(ToolState {
+    Done = "done", Interrupted = "interrupted", NeedsConsent = "needs-consent"
+});
 
 /// Records the results of a round; the run goes on with what is open.
 pub(super) fn apply_tool_results(
     change: &mut ThreadChange<'_>,
-    entry: Option<&Entry>,
+    (pin, entry): (&PinnedSettings, Option<&Entry>),
     outcomes: Vec<ToolOutcome>,
-    wait: Option<WaitRequest>,
+    inputs: DecisionInputs,
 ) -> Result<RunTransition, Error> {
     let round = change
         .head
@@ -58,31 +64,75 @@ pub(super) fn apply_tool_results(
     count_time(change);
     let events = entry.map(|entry| entry.events.as_slice());
     let share = ROUND_BYTES_MAX / outcomes.len().max(1);
-    for outcome in outcomes {
+    let mut outcomes = outcomes.into_iter();
+    let mut open = Vec::new();
+    for call in round.calls {
+        let outcome = match call.is_handed_out() {
+            true => outcomes.next(),
+            false => None,
+        };
+        let Some(outcome) = outcome else {
+            open.push(call);
+            continue;
+        };
         record_tool_cost(change, outcome.cost);
-        change.push_event(Event::ToolResult(ToolResult {
-            version: outcome.version,
-            index: outcome.index,
-            name: tool_name_of(events, outcome.index),
-            text: cut_to_fit(outcome.content, share),
-            failed: outcome.failed,
-            state: if outcome.state == ToolState::Done {
-                ToolResultState::Done
-            } else {
-                ToolResultState::Interrupted
-            },
-            cost: outcome.cost,
-        }));
+        let name = tool_name_of(events, outcome.index);
+        open.extend(record_outcome(change, call, name, share, outcome));
     }
-    let waits: Vec<RoundCall> = round.calls.into_iter().filter(|call| call.waits).collect();
-    change.head.round = (!waits.is_empty()).then_some(ToolRound {
+    change.head.round = (!open.is_empty()).then_some(ToolRound {
         version: round.version,
-        calls: waits,
+        calls: open,
     });
     Ok(RunTransition::Continue {
-        wait,
-        tool_millis: 0,
+        wait: inputs.waiting,
+        decided: inputs.decided,
+        tool_millis: slowest_tool_millis(pin),
     })
+}
+
+/// Records the outcome of a call; returns the call if it stays open, because the tool asks for
+/// consent that it was not given.
+fn record_outcome(
+    change: &mut ThreadChange<'_>,
+    call: RoundCall,
+    name: String,
+    share: usize,
+    outcome: ToolOutcome,
+) -> Option<RoundCall> {
+    let (version, index) = (outcome.version, outcome.index);
+    let text = cut_to_fit(outcome.content, share);
+    let (state, failed, text) = match outcome.state {
+        ToolState::Done => (ToolResultState::Done, outcome.failed, text),
+        ToolState::Interrupted => (ToolResultState::Interrupted, outcome.failed, text),
+        ToolState::NeedsConsent if call.consent.is_none() => {
+            change.push_event(Event::ConsentAsked(ConsentAsked {
+                version,
+                index,
+                name,
+                text,
+            }));
+            return Some(RoundCall {
+                idempotent: true,
+                consent: Some(CallConsent::Asked),
+                ..call
+            });
+        }
+        // It was approved, and a person is not asked twice about one call.
+        ToolState::NeedsConsent => {
+            let text = format!("not run: the tool asks again for consent: {text}");
+            (ToolResultState::Denied, true, text)
+        }
+    };
+    change.push_event(Event::ToolResult(ToolResult {
+        version,
+        index,
+        name,
+        text,
+        failed,
+        state,
+        cost: outcome.cost,
+    }));
+    None
 }
 
 fn check_outcomes(
@@ -90,7 +140,7 @@ fn check_outcomes(
     calls: &[RoundCall],
     outcomes: &[ToolOutcome],
 ) -> Result<(), Error> {
-    let outside = calls.iter().filter(|call| !call.waits);
+    let outside = calls.iter().filter(|call| call.is_handed_out());
     let expected: Vec<_> = outside.map(|call| (version, call.index)).collect();
     let given: Vec<_> = outcomes
         .iter()

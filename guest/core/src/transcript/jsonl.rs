@@ -116,6 +116,12 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
             fields.insert("callId", call_id(result.version, result.index));
             fields.insert("cost", result.cost.to_string());
         }
+        Event::Decision(decision) => {
+            fields.insert("callId", call_id(decision.version, decision.index));
+        }
+        Event::ConsentAsked(asked) => {
+            fields.insert("callId", call_id(asked.version, asked.index));
+        }
         Event::UsageCorrected(corrected) => {
             fields.insert("charged", corrected.charged.to_string());
             fields.insert("spend", corrected.spend.to_string());

@@ -11,10 +11,11 @@
 //! nothing adds nothing.
 
 use crate::history::{
-    ChargedEvent, ContextInjected, ContextLimitReached, Entry, ErrorEvent, Event, MessageRole,
-    ResultEvent, ThreadHandoff, ThreadResumed, ToolResult, UsageCorrected,
+    ChargedEvent, ContextInjected, ContextLimitReached, DecisionEvent, Entry, ErrorEvent, Event,
+    MessageRole, ResultEvent, ThreadHandoff, ThreadResumed, ToolResult, UsageCorrected, call_id,
 };
 use crate::json;
+use crate::thread::DecisionVerdict;
 use std::fmt::Write;
 use threadkeep_units::printable::{is_hidden_control, push_visible};
 
@@ -93,6 +94,13 @@ fn push_event(out: &mut String, entry: &Entry, event: &Event) {
         Event::Charged(charge) => push_note(out, &charge_text(charge)),
         Event::UsageCorrected(told) => push_note(out, &correction_text(told)),
         Event::Raised(_) => push_note(out, "caps raised"),
+        Event::Decision(decision) => push_note(out, &decision_text(decision)),
+        Event::ConsentAsked(asked) => push_section(
+            out,
+            &format!("{} asks for consent", escape_inline(&asked.name)),
+            &time,
+            &quote_text(&asked.text),
+        ),
         Event::Title(title) => {
             let title = title.title.as_deref().unwrap_or("none");
             push_note(out, &format!("title: {}", escape_inline(title)));
@@ -117,6 +125,19 @@ fn push_injected(out: &mut String, time: &str, injected: &ContextInjected) {
         MessageRole::Assistant => "Context (sent as the assistant)",
     };
     push_section(out, sender, time, &quote_text(&injected.text));
+}
+
+fn decision_text(event: &DecisionEvent) -> String {
+    let decided = match event.decision {
+        DecisionVerdict::Approve => "approved",
+        DecisionVerdict::Deny => "denied",
+        DecisionVerdict::Answer => "answered",
+    };
+    let call = call_id(event.version, event.index);
+    match &event.note {
+        Some(note) => format!("{call} {decided}: {}", escape_inline(note)),
+        None => format!("{call} {decided}"),
+    }
 }
 
 fn limit_text(reached: &ContextLimitReached) -> String {

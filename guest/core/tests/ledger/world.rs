@@ -87,6 +87,7 @@ fn pin() -> PinnedSettings {
         limits: ThreadCaps::NONE,
         capabilities: Vec::new(),
         continuation: None,
+        approvals: Vec::new(),
     }
 }
 
@@ -360,6 +361,7 @@ impl TestWorld {
             key: &name,
             about: None,
             inputs: DecisionInputs::default(),
+            round: None,
         };
         let decided = runner::start(&loaded, Some(&pin), fresh, None, request, moment);
         (thread, decided)
@@ -519,7 +521,7 @@ impl TestWorld {
     ) -> (String, Result<CommitDecision, Error>) {
         let loaded = self.store.load(&thread);
         let name = format!("s{}", self.commits);
-        let decided = runner::signal(&loaded, None, Vec::new(), (&name, signal), moment);
+        let decided = runner::signal(&loaded, None, (Vec::new(), None), (&name, signal), moment);
         (thread, decided)
     }
 

@@ -16,6 +16,7 @@ pub(super) use propagation::{drop_resumption, pass_to_children};
 pub use wait::WaitRequest;
 pub(super) use wait::{WaitOutcome, begin_wait, check_wait, missing_wait_error};
 
+use super::consent::DecidedCall;
 use super::mail::inbox_write;
 use crate::continuation::LiveWindow;
 use crate::error::Error;
@@ -48,6 +49,10 @@ pub struct DecisionInputs {
     pub prepared: Vec<Option<PreparedCall>>,
     /// The children of the open wait, if the round has one.
     pub waiting: Option<WaitRequest>,
+    /// Open calls that were decided and are not handed out yet.
+    pub decided: Vec<DecidedCall>,
+    /// Patterns of the operator's policy, as it is now, of calls that need consent.
+    pub approvals: Vec<String>,
     /// The live window of the thread: only where a decision asked for it, see
     /// [`super::CommitDecision::NeedsWindow`].
     pub window: Option<LiveWindow>,
@@ -94,8 +99,13 @@ pub(super) enum PerformedCall {
 }
 
 /// Returns the upper bounds of a child of this thread.
-pub fn child_bounds(limits: ThreadCaps, capabilities: &[String]) -> InheritedBounds {
+pub fn child_bounds(
+    limits: ThreadCaps,
+    capabilities: &[String],
+    approvals: &[String],
+) -> InheritedBounds {
     InheritedBounds {
+        approvals: approvals.to_vec(),
         limits: ThreadCaps {
             depth: limits.depth.map(|depth| depth.saturating_sub(1)),
             ..limits

@@ -1,0 +1,8 @@
+//! Calls that need consent: who is asked, what decisions do, and what is never run twice.
+
+mod action_table;
+mod asked_calls;
+mod builtin_calls;
+mod crashes;
+mod decisions;
+mod fixture;
