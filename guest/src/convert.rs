@@ -38,8 +38,8 @@ use threadkeep_core::limits::{CAP_MAX, COUNT_CAP_MAX};
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{due_calls, is_revival};
 use threadkeep_core::runner::{
-    CallDecision, CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock, Signal,
-    StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_result_content,
+    CallDecision, CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock,
+    Signal, StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_result_content,
 };
 use threadkeep_core::thread::{DUE_NEW, StepKind};
 use threadkeep_core::time::{NANOS_MAX, UnixTime};

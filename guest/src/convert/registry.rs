@@ -67,7 +67,9 @@ pub fn row_page(
 ) -> exported::registry::RowPage {
     let rows = page.threads.iter().zip(needs);
     exported::registry::RowPage {
-        threads: rows.map(|(loaded, needs)| row_to_wit(loaded, needs)).collect(),
+        threads: rows
+            .map(|(loaded, needs)| row_to_wit(loaded, needs))
+            .collect(),
         unreadable: page.unreadable.into_iter().map(unreadable_to_wit).collect(),
         cursor,
     }

@@ -8,9 +8,7 @@ use threadkeep_core::history::{Entry, Event};
 use threadkeep_core::key;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::LoadedThread;
-use threadkeep_core::runner::{
-    self, DecidedCall, NeedsDetail, PreparedCall, Signal, decision_key,
-};
+use threadkeep_core::runner::{self, DecidedCall, NeedsDetail, PreparedCall, Signal, decision_key};
 use threadkeep_core::settings::PinnedSettings;
 use threadkeep_core::thread::{CallConsent, DecisionRecord};
 

@@ -191,9 +191,7 @@ impl RunPermit {
             arguments,
             approved: false,
         };
-        let (called, settling) = self
-            .call_tool_unsettled(tools, request, longest)
-            .await;
+        let (called, settling) = self.call_tool_unsettled(tools, request, longest).await;
         settling.wait().await;
         called
     }

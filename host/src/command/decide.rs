@@ -128,15 +128,26 @@ async fn decide(
     let found = found.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
     let calls = decision.choose_calls(&found, &view::thread_needs(&found))?;
     for call in &calls {
-        let mut fields = decision.fields.clone();
-        fields["call"] = call.as_str().into();
-        let what = SignalKind::Decision(fields.to_string());
-        let key = fresh_id();
-        let sent = opened.tenant().signal_tip(&mut meant.id, &key, what).await;
-        sent.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
+        send_decision(&opened, &mut meant.id, call, &decision.fields).await?;
         meant.note_moved(done, screen);
     }
     go_on_or_report(&opened, meant, decision, calls, screen).await
+}
+
+/// Sends a decision about a call to the tip of a chain, which `thread` names afterwards.
+pub async fn send_decision(
+    opened: &CommandProject,
+    thread: &mut String,
+    call: &str,
+    fields: &Value,
+) -> Result<(), CommandFault> {
+    let mut fields = fields.clone();
+    fields["call"] = call.into();
+    let what = SignalKind::Decision(fields.to_string());
+    let key = fresh_id();
+    let sent = opened.tenant().signal_tip(thread, &key, what).await;
+    sent.map_err(|error| fault::from_thread_call(opened, thread, &error))?;
+    Ok(())
 }
 
 /// Goes on with the thread, if the decision lets it and nobody else does; else says how it stands.
@@ -152,7 +163,10 @@ async fn go_on_or_report(
     let needs = view::thread_needs(&now);
     let can_go_on = now.status == "suspended"
         && (needs.calls().is_empty() || decision.word == "approve")
-        && now.cause.as_ref().is_some_and(|cause| cause.raise_above.is_none());
+        && now
+            .cause
+            .as_ref()
+            .is_some_and(|cause| cause.raise_above.is_none());
     if decision.goes_on && can_go_on {
         run::check_resumable(opened, &now)?;
         let input = (None, now.status.clone());

@@ -46,7 +46,9 @@ fn suspended_for(world: &mut RunnerFixture, reason: &str) -> String {
                 arguments: "{}".to_owned(),
                 raw: None,
             };
-            world.submit(&thread, reply(vec![block], usage(20, 390))).unwrap();
+            world
+                .submit(&thread, reply(vec![block], usage(20, 390)))
+                .unwrap();
             finish_calls(world, &thread);
             thread
         }
@@ -54,7 +56,10 @@ fn suspended_for(world: &mut RunnerFixture, reason: &str) -> String {
     };
     let head = world.service.load(&thread).unwrap().head.value;
     let cause = head.cause.expect("it is suspended");
-    assert_eq!((world.status(&thread).as_str(), &*cause.reason), ("suspended", reason));
+    assert_eq!(
+        (world.status(&thread).as_str(), &*cause.reason),
+        ("suspended", reason)
+    );
     thread
 }
 
@@ -116,9 +121,14 @@ fn check_row(reason: &str, expected: [&str; 9]) {
     let actions = [
         "message", "raise", "approve", "deny", "answer", "cancel", "kill", "resume", "fork",
     ];
-    let found: Vec<String> = actions.iter().map(|action| outcome(reason, action)).collect();
+    let found: Vec<String> = actions
+        .iter()
+        .map(|action| outcome(reason, action))
+        .collect();
     let rows = actions.iter().zip(&found).zip(expected);
-    let wrong: Vec<_> = rows.filter(|((_, found), expected)| found != expected).collect();
+    let wrong: Vec<_> = rows
+        .filter(|((_, found), expected)| found != expected)
+        .collect();
     assert!(wrong.is_empty(), "{reason}: {wrong:#?}");
 }
 
@@ -207,7 +217,9 @@ fn decision_lifts_no_limit() {
     let thread = world.create(Some("boss"));
     world.start(&thread, None).unwrap();
     let spawn = ("spawn_thread", r#"{"directive":"work"}"#);
-    world.submit(&thread, calls(&[("ask", "{}"), spawn])).unwrap();
+    world
+        .submit(&thread, calls(&[("ask", "{}"), spawn]))
+        .unwrap();
     assert_eq!(code(&world, &thread), "spawns_exceeded");
     let decision = json!({"call": "call_2_0", "approve": true});
     send(&world, &thread, "d", &decision).unwrap();

@@ -72,7 +72,11 @@ fn other_calls_of_the_reply_come_first() {
     let thread = begin(&mut world, "work", &three);
     assert_eq!(world.pending(&thread), Some(StepKind::CallTools));
     assert_eq!(handed_out(&world.held[&thread].handed), ["read", "write"]);
-    assert_eq!(waiting(&world, &thread), ["call_2_1"], "it may be decided now");
+    assert_eq!(
+        waiting(&world, &thread),
+        ["call_2_1"],
+        "it may be decided now"
+    );
     let step = finish_calls(&mut world, &thread);
     assert_eq!(step.step.kind, None);
     assert_asks(&world, &thread, &["call_2_1"]);
@@ -162,7 +166,11 @@ fn message_waits_until_the_calls_are_decided() {
 #[test]
 fn tool_may_ask_for_consent_itself_once() {
     let mut world = RunnerFixture::new();
-    let thread = begin(&mut world, "work", &[("read", "{}"), ("write", r#"{"n":1}"#)]);
+    let thread = begin(
+        &mut world,
+        "work",
+        &[("read", "{}"), ("write", r#"{"n":1}"#)],
+    );
     let asks = |outcome: &mut threadkeep_core::runner::ToolOutcome| {
         if outcome.index == 1 {
             outcome.state = ToolState::NeedsConsent;
@@ -178,7 +186,9 @@ fn tool_may_ask_for_consent_itself_once() {
         "{message}"
     );
     let told = newest_events(&world, &thread);
-    let asked = told.iter().any(|event| matches!(event, Event::ConsentAsked(_)));
+    let asked = told
+        .iter()
+        .any(|event| matches!(event, Event::ConsentAsked(_)));
     assert!(asked, "{told:?}");
     approve(&world, &thread, "call_2_1");
     let step = world.start(&thread, None).unwrap();

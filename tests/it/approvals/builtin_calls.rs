@@ -20,9 +20,8 @@ fn approved_spawn_makes_its_child_with_the_start() {
     let mut world = world_with_policy(&["execute.tool.spawn_thread"]);
     let thread = begin(&mut world, "boss", &[SPAWN, WAIT]);
     assert_asks(&world, &thread, &["call_2_0"]);
-    let children = |world: &RunnerFixture| {
-        world.service.load(&thread).unwrap().chain.value.children
-    };
+    let children =
+        |world: &RunnerFixture| world.service.load(&thread).unwrap().chain.value.children;
     assert_eq!(children(&world), 0);
     approve(&world, &thread, "call_2_0");
     assert_eq!(children(&world), 0, "the commit of the run makes it");
@@ -45,7 +44,11 @@ fn denied_spawn_makes_no_child_and_the_wait_ends() {
     deny(&world, &thread, "call_2_0", "too many already");
     let step = world.start(&thread, None).unwrap();
     world.audit();
-    assert_eq!(step.step.kind, Some(StepKind::CallLlm), "nothing to wait for");
+    assert_eq!(
+        step.step.kind,
+        Some(StepKind::CallLlm),
+        "nothing to wait for"
+    );
     assert_eq!(world.service.load(&thread).unwrap().chain.value.children, 0);
 }
 

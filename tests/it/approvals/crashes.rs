@@ -42,7 +42,10 @@ async fn run(tenant: &Tenant, tools: &Arc<CountingTools>, nonce: &str) -> Option
 async fn decide(tenant: &Tenant) -> bool {
     for (key, decision) in [
         ("a", json!({"call": "call_2_1", "approve": true})),
-        ("d", json!({"call": "call_2_2", "approve": false, "note": "no"})),
+        (
+            "d",
+            json!({"call": "call_2_2", "approve": false, "note": "no"}),
+        ),
     ] {
         let what = SignalKind::Decision(decision.to_string());
         if tenant.signal(THREAD, key, what).await.is_err() {

@@ -130,7 +130,9 @@ pub fn finish_calls_with(
         panic!("calls are pending")
     };
     outcomes.iter_mut().for_each(change);
-    let step = world.submit(thread, StepOutcome::ToolOutcomes(outcomes)).unwrap();
+    let step = world
+        .submit(thread, StepOutcome::ToolOutcomes(outcomes))
+        .unwrap();
     world.audit();
     step
 }

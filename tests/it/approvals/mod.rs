@@ -3,6 +3,9 @@
 mod action_table;
 mod asked_calls;
 mod builtin_calls;
+pub mod commands;
 mod crashes;
 mod decisions;
 mod fixture;
+mod llmock;
+mod tool_sets;

@@ -152,6 +152,23 @@ fn chain_documents(project: &CliProject) -> CommandDocuments {
     ]
 }
 
+/// Documents of decisions about calls: of the answers that are no runs.
+fn decision_documents() -> CommandDocuments {
+    let project = crate::approvals::commands::asking_project();
+    for id in ["t", "u"] {
+        project.json(&["run", "look", "--id", id]);
+    }
+    let decide = |arguments: &[&str]| project.json(&[arguments, &["--no-run"]].concat());
+    vec![
+        ("approve", vec![decide(&["approve", "t", "call_2_1"])]),
+        ("deny", vec![decide(&["deny", "t"])]),
+        (
+            "answer",
+            vec![decide(&["answer", "u", "call_2_1", "Milk."])],
+        ),
+    ]
+}
+
 fn chat_documents(project: &CliProject) -> CommandDocuments {
     let created = project.json(&["create", "--id", "chat"]);
     let titled = project.json(&["title", "chat", "A chat"]);
@@ -318,6 +335,7 @@ fn every_document_has_the_fields_that_the_page_names() {
         run_documents(&project),
         chat_documents(&project),
         chain_documents(&project),
+        decision_documents(),
         upkeep_documents(&project),
     ];
     let documents = merge_documents(documents.concat());

@@ -24,6 +24,6 @@ pub use event::{
 };
 pub use message::{
     MESSAGE_BYTES_MAX, ProviderRole, ProviderText, call_id, cut_escaped, escaped_bytes,
-    is_user_text, parse_call_id, parse_user, provider_messages, provider_messages_of, provider_role,
-    provider_texts_of,
+    is_user_text, parse_call_id, parse_user, provider_messages, provider_messages_of,
+    provider_role, provider_texts_of,
 };

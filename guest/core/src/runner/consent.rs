@@ -75,7 +75,10 @@ impl CallDecision {
                 return refuse("approve", "is missing: give true, false, or an answer");
             }
             (None | Some(json::JsonValue::Null), Some(_)) if note.is_some() => {
-                return refuse("note", "is for an approval or a denial: an answer says it all");
+                return refuse(
+                    "note",
+                    "is for an approval or a denial: an answer says it all",
+                );
             }
             (None | Some(json::JsonValue::Null), answer) => {
                 (DecisionVerdict::Answer, answer, ANSWER_TEXT_BYTES_MAX)
@@ -514,11 +517,7 @@ pub(super) fn suspend_for_decisions(
 }
 
 /// Names a call for a person: its id, its tool, and the reason that the tool gave in this commit.
-fn describe_call(
-    change: &ThreadChange<'_>,
-    index: u32,
-    name_of: &dyn Fn(u32) -> String,
-) -> String {
+fn describe_call(change: &ThreadChange<'_>, index: u32, name_of: &dyn Fn(u32) -> String) -> String {
     let version = change.head.round.as_ref().map_or(0, |round| round.version);
     let asked = change.events.iter().find_map(|event| match event {
         Event::ConsentAsked(asked) if (asked.version, asked.index) == (version, index) => {
@@ -544,9 +543,15 @@ mod tests {
         assert_eq!((approve.version, approve.index), (7, 0));
         assert_eq!(approve.verdict, DecisionVerdict::Approve);
         let deny = read(r#"{"call":"call_7_0","approve":false,"note":"no"}"#).unwrap();
-        assert_eq!((deny.verdict, deny.text.as_deref()), (DecisionVerdict::Deny, Some("no")));
+        assert_eq!(
+            (deny.verdict, deny.text.as_deref()),
+            (DecisionVerdict::Deny, Some("no"))
+        );
         let answer = read(r#"{"call":"call_17_3","answer":""}"#).unwrap();
-        assert_eq!((answer.verdict, answer.text.as_deref()), (DecisionVerdict::Answer, Some("")));
+        assert_eq!(
+            (answer.verdict, answer.text.as_deref()),
+            (DecisionVerdict::Answer, Some(""))
+        );
         assert_ne!(approve.digest(), deny.digest());
         let long_note = format!(
             r#"{{"call":"call_7_0","approve":true,"note":"{}"}}"#,
@@ -560,16 +565,40 @@ mod tests {
             ("", "signal.decision"),
             ("[]", "signal.decision"),
             (r#"{"approve":true}"#, "signal.decision.call"),
-            (r#"{"call":"toolu_1","approve":true}"#, "signal.decision.call"),
-            (r#"{"call":"call_7","approve":true}"#, "signal.decision.call"),
-            (r#"{"call":"call_07_0","approve":true}"#, "signal.decision.call"),
-            (r#"{"call":"call_7_+0","approve":true}"#, "signal.decision.call"),
+            (
+                r#"{"call":"toolu_1","approve":true}"#,
+                "signal.decision.call",
+            ),
+            (
+                r#"{"call":"call_7","approve":true}"#,
+                "signal.decision.call",
+            ),
+            (
+                r#"{"call":"call_07_0","approve":true}"#,
+                "signal.decision.call",
+            ),
+            (
+                r#"{"call":"call_7_+0","approve":true}"#,
+                "signal.decision.call",
+            ),
             (r#"{"call":7,"approve":true}"#, "signal.decision.call"),
             (r#"{"call":"call_7_0"}"#, "signal.decision.approve"),
-            (r#"{"call":"call_7_0","approve":"yes"}"#, "signal.decision.approve"),
-            (r#"{"call":"call_7_0","approve":true,"answer":"a"}"#, "signal.decision.answer"),
-            (r#"{"call":"call_7_0","answer":"a","note":"n"}"#, "signal.decision.note"),
-            (r#"{"call":"call_7_0","approved":true}"#, "signal.decision.approved"),
+            (
+                r#"{"call":"call_7_0","approve":"yes"}"#,
+                "signal.decision.approve",
+            ),
+            (
+                r#"{"call":"call_7_0","approve":true,"answer":"a"}"#,
+                "signal.decision.answer",
+            ),
+            (
+                r#"{"call":"call_7_0","answer":"a","note":"n"}"#,
+                "signal.decision.note",
+            ),
+            (
+                r#"{"call":"call_7_0","approved":true}"#,
+                "signal.decision.approved",
+            ),
             (long_note.as_str(), "signal.decision.note"),
             (long_answer.as_str(), "signal.decision.answer"),
         ] {

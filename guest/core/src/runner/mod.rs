@@ -49,9 +49,7 @@ pub use children::{
     propagate_intent,
 };
 pub use claim::{HolderProof, KeptPartial, claim, recover};
-pub use consent::{
-    ANSWER_TEXT_BYTES_MAX, CallDecision, DecidedCall, NOTE_BYTES_MAX, decision_key,
-};
+pub use consent::{ANSWER_TEXT_BYTES_MAX, CallDecision, DecidedCall, NOTE_BYTES_MAX, decision_key};
 pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
 pub use external_loop::{LoopEnding, LoopFailure, close, open};
 pub use fork::{FORKED, ForkPoint, ForkRequest, fork};

@@ -44,11 +44,7 @@ record!(write CapToRaise { cap, above });
 /// calls of it wait for decisions meanwhile. `round` is the entry that holds its open calls: without it they are named by their ids alone.
 ///
 /// `{"calls": [{"call", "name", "arguments"}]}`, `{"raise": {"cap", "above"}}` or `{"start": code}`.
-pub fn suspension_needs(
-    head: &Head,
-    round: Option<&Entry>,
-    detail: NeedsDetail,
-) -> Option<String> {
+pub fn suspension_needs(head: &Head, round: Option<&Entry>, detail: NeedsDetail) -> Option<String> {
     let calls = waiting_calls(head, round, detail);
     let suspended = head.status == ThreadStatus::Suspended;
     if !suspended && calls.is_empty() {

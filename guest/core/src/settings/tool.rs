@@ -4,8 +4,8 @@ use super::{
     check_known_fields, flag_field, is_builtin_tool, parse_object, text_field, texts_field,
 };
 use crate::error::{ECHO_BYTES_MAX, Error, cut};
-use crate::json::{JsonObject, JsonValue};
 use crate::json::record::record;
+use crate::json::{JsonObject, JsonValue};
 use crate::limits::CAP_MAX;
 
 /// Timeout of a tool whose catalog names none, in milliseconds.
@@ -145,10 +145,7 @@ fn covers(wide: &str, narrow: &str) -> bool {
 
 /// Reads the patterns of calls that need consent. One that can match no tool would leave calls
 /// unasked about, so it is refused.
-pub(crate) fn parse_approvals(
-    place: &str,
-    fields: &JsonObject<'_>,
-) -> Result<Vec<String>, Error> {
+pub(crate) fn parse_approvals(place: &str, fields: &JsonObject<'_>) -> Result<Vec<String>, Error> {
     let patterns = texts_field(place, fields, "approvals")?;
     let matches_some = |pattern: &String| {
         let wanted = pattern.strip_prefix("rye.").unwrap_or(pattern);
@@ -157,15 +154,21 @@ pub(crate) fn parse_approvals(
                 TOOL_CAPABILITY_PREFIX.starts_with(prefix)
                     || prefix.starts_with(TOOL_CAPABILITY_PREFIX)
             }
-            None => wanted.len() > TOOL_CAPABILITY_PREFIX.len()
-                && wanted.starts_with(TOOL_CAPABILITY_PREFIX),
+            None => {
+                wanted.len() > TOOL_CAPABILITY_PREFIX.len()
+                    && wanted.starts_with(TOOL_CAPABILITY_PREFIX)
+            }
         }
     };
     match patterns.iter().find(|pattern| !matches_some(pattern)) {
         None => Ok(patterns),
         Some(pattern) => {
             let problem = "matches no tool: write execute.tool.NAME, with * for any ending";
-            Err(Error::invalid(format!("{place}.approvals"), pattern, problem))
+            Err(Error::invalid(
+                format!("{place}.approvals"),
+                pattern,
+                problem,
+            ))
         }
     }
 }

@@ -46,7 +46,6 @@ impl RoundCall {
     }
 }
 
-
 /// Code of the cause for which a thread is suspended until its calls are decided.
 pub const APPROVAL_NEEDED: &str = "approval_needed";
 
