@@ -12,8 +12,8 @@ use threadkeep_core::runner::{self, DecidedCall, NeedsDetail, PreparedCall, Sign
 use threadkeep_core::settings::PinnedSettings;
 use threadkeep_core::thread::{CallConsent, DecisionRecord};
 
-/// Most threads of a page whose waiting calls are named: the entry of each is read, which may have a
-/// megabyte.
+/// Most threads of a page whose waiting calls are named: the entry of each is read, which may have
+/// a megabyte.
 const NAMED_THREADS_MAX: usize = 32;
 
 /// What a thread is shown with beside its records.
@@ -34,8 +34,8 @@ impl<P: HostPorts> ThreadService<P> {
         })
     }
 
-    /// Returns what each thread of a page waits for that is suspended, as JSON: of calls their names
-    /// for the first [`NAMED_THREADS_MAX`] threads that wait for decisions, else their ids.
+    /// Returns what each thread of a page waits for that is suspended, as JSON: of calls their
+    /// names for the first [`NAMED_THREADS_MAX`] threads that wait for decisions, else their ids.
     pub fn page_needs(&self, page: &LoadedPage) -> Result<Vec<Option<String>>, Error> {
         let mut left = NAMED_THREADS_MAX;
         let needs = page.threads.iter().map(|loaded| {

@@ -3,7 +3,7 @@
 use super::StoreInvariant::{Calls, Counters, Holders, Indexes};
 use super::UnconfirmedFindings;
 use super::history::{HistoryReplay, TOKEN_KINDS};
-use super::record_reader::{list, millis, number};
+use super::record_reader::{list, millis, number, text};
 use super::thread::ThreadRecords;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -267,6 +267,9 @@ impl HistoryReplay {
                 }
                 self.spend = self.spend.saturating_add(number(&event["cost"]));
             }
+            "consent_asked" => {
+                self.spend = self.spend.saturating_add(number(&event["cost"]));
+            }
             "decision" => self.apply_decision(event),
             // The summary of a thread that is handed off is no turn.
             "result" if event["summary"] == true => {}

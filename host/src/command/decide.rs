@@ -1,5 +1,5 @@
-//! `approve`, `deny`, `answer`: decisions about calls that wait for them, after which the thread goes
-//! on in this process.
+//! `approve`, `deny`, `answer`: decisions about calls that wait for them, after which the thread
+//! goes on in this process.
 
 use super::chain::{self, MeantThread};
 use super::session::{CommandProject, CommandSession};

@@ -70,7 +70,8 @@ async fn run_until_death(death: DeathPoint, tools: &Arc<CountingTools>) -> (u64,
     (faulty.commits(), memory)
 }
 
-/// Another process recovers the thread, decides again with the same keys, and carries it to its end.
+/// Another process recovers the thread, decides again with the same keys, and carries it to its
+/// end.
 async fn carry_on(memory: &Arc<MemoryStore>, tools: &Arc<CountingTools>) {
     let second = tenant(Arc::<MemoryStore>::clone(memory));
     if second.create(draft()).await.is_err() {
@@ -130,7 +131,7 @@ async fn approval_killed_at_every_commit_runs_the_tool_at_most_once() {
 
 async fn transcript(memory: &Arc<MemoryStore>) -> String {
     let tenant = tenant(Arc::<MemoryStore>::clone(memory));
-    let page = tenant.entries(THREAD, 0, 1_000, None).await.unwrap();
+    let page = tenant.entries(THREAD, 0, 500, None).await.unwrap();
     let bodies = page.entries.into_iter().map(|entry| entry.body);
     bodies.collect::<Vec<_>>().join("\n")
 }

@@ -1,6 +1,7 @@
 //! Events of calls that need consent.
 
 use crate::json::record::record;
+use crate::money::NanoUsd;
 use crate::thread::DecisionVerdict;
 
 /// A person decided about a call.
@@ -29,11 +30,14 @@ pub struct ConsentAsked {
     pub name: String,
     /// The tool's reason, for a person.
     pub text: String,
+    /// Cost of asking the tool.
+    pub cost: NanoUsd,
 }
 
 record!(ConsentAsked {
     version,
     index,
     name,
-    text
+    text,
+    cost
 });

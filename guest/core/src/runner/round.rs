@@ -110,6 +110,7 @@ fn record_outcome(
                 index,
                 name,
                 text,
+                cost: outcome.cost,
             }));
             return Some(RoundCall {
                 idempotent: true,

@@ -1,10 +1,11 @@
-//! Signals: messages, cancel, kill, raised caps, decisions. While a thread is held they change its head alone
-//! and take effect at its next commit; a kill fences the holder at once.
+//! Signals: messages, cancel, kill, raised caps, decisions. While a thread is held they change its
+//! head alone and take effect at its next commit; a kill fences the holder at once.
 
 use super::CommitDecision;
+use super::call_decision::CallDecision;
 use super::checks::{begin_chat_run, refused_error};
 use super::children::{drop_resumption, pass_to_children};
-use super::consent::{CallDecision, repeat_decision, take_decision};
+use super::consent::{repeat_decision, take_decision};
 use super::ending::{end_thread_now, request_cancel};
 use super::mail::{push_inbox_message, take_mail};
 use crate::error::Error;

@@ -41,9 +41,11 @@ struct CapToRaise {
 record!(write CapToRaise { cap, above });
 
 /// Returns what a suspended thread waits for, as JSON; `None` for one that is not suspended, unless
-/// calls of it wait for decisions meanwhile. `round` is the entry that holds its open calls: without it they are named by their ids alone.
+/// calls of it wait for decisions meanwhile. `round` is the entry that holds its open calls:
+/// without it they are named by their ids alone.
 ///
-/// `{"calls": [{"call", "name", "arguments"}]}`, `{"raise": {"cap", "above"}}` or `{"start": code}`.
+/// `{"calls": [{"call", "name", "arguments"}]}`, `{"raise": {"cap", "above"}}` or
+/// `{"start": code}`.
 pub fn suspension_needs(head: &Head, round: Option<&Entry>, detail: NeedsDetail) -> Option<String> {
     let calls = waiting_calls(head, round, detail);
     let suspended = head.status == ThreadStatus::Suspended;

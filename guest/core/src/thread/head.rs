@@ -497,8 +497,9 @@ mod tests {
     const LARGEST_CALL: RoundCall = RoundCall {
         index: u32::MAX,
         idempotent: false,
-        waits: true,
-        consent: Some(CallConsent::Approved),
+        // A call that waits needs no consent any more, and its word is the shorter one.
+        waits: false,
+        consent: Some(CallConsent::Answered),
     };
 
     fn largest_phase() -> HandOffPhase {

@@ -121,6 +121,7 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
         }
         Event::ConsentAsked(asked) => {
             fields.insert("callId", call_id(asked.version, asked.index));
+            fields.insert("cost", asked.cost.to_string());
         }
         Event::UsageCorrected(corrected) => {
             fields.insert("charged", corrected.charged.to_string());

@@ -348,11 +348,8 @@ impl TestWorld {
     ) -> (String, Result<CommitDecision, Error>) {
         let loaded = self.store.load(&thread);
         let fresh = loaded.thread.value.pin.is_none();
-        let limits = loaded.head.value.limits;
-        let pin = PinnedSettings {
-            limits,
-            ..self.pin.clone()
-        };
+        let mut pin = self.pin.clone();
+        pin.limits = loaded.head.value.limits;
         let fresh = fresh.then(|| ("{}".to_owned(), "pin".to_owned()));
         let name = format!("h/{}", self.commits);
         let request = StartRequest {

@@ -1,5 +1,5 @@
-//! The need of a suspended thread, for a user; and the answer of `approve`, `deny` and `answer` where
-//! the thread does not go on in this process.
+//! The need of a suspended thread, for a user; and the answer of `approve`, `deny` and `answer`
+//! where the thread does not go on in this process.
 
 use super::CommandAnswer;
 use crate::exit::CommandExit;
@@ -71,8 +71,8 @@ fn describe_call(call: &Value) -> String {
     described.trim_end().to_owned()
 }
 
-/// The answer of `approve`, `deny` and `answer` with `--no-run`, and where another process holds the
-/// thread or calls are left that nobody has decided about.
+/// The answer of `approve`, `deny` and `answer` with `--no-run`, and where another process holds
+/// the thread or calls are left that nobody has decided about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DecisionAnswer {
     /// The thread.
