@@ -16,7 +16,7 @@ use threadkeep_core::thread::{CallConsent, DecisionRecord};
 /// a megabyte.
 const NAMED_THREADS_MAX: usize = 32;
 
-/// What a thread is shown with beside its records.
+/// Details that a thread is shown with beside its records.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThreadDetails {
     /// Tokens that its model takes, once it has a pin that can be read.

@@ -145,7 +145,15 @@ fn answer_is_the_result_and_no_run_only_decides() {
 fn raise_is_what_a_capped_thread_waits_for() {
     let project = project(ONE_CALL);
     project.json(&["run", "look", "--id", "t", "--turns", "1"]);
-    let capped = project.json(&["approve", "t"]);
+    // The decision is taken; what comes after it needs another turn.
+    let refused = project.json(&["approve", "t"]);
+    assert_eq!(refused["error"]["code"], "exceeded", "{refused}");
+    let raised = project.json(&["raise", "t", "--turns", "2"]);
+    assert_eq!(raised["exit"], 0, "{raised}");
+    assert_eq!(project.json(&["resume", "t"])["status"], "completed");
+    let plain = DIRECTIVE.replace("approvals: [execute.tool.read_*]\n", "");
+    project.write(".ai/directives/look.md", &plain);
+    let capped = project.json(&["run", "look", "--turns", "1"]);
     assert_eq!(
         capped["waits_for"],
         json!({"raise": {"cap": "turns", "above": 1}}),

@@ -2,7 +2,7 @@
 //! no decision is lost or taken twice.
 
 use crate::component::fixture::{CountingTools, assert_sound, scripted_driver, tenant};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use threadkeep::driver::{EventSink, RunEvent, StopReceiver};
@@ -38,17 +38,22 @@ async fn run(tenant: &Tenant, tools: &Arc<CountingTools>, nonce: &str) -> Option
     ended.ok().map(|ended| ended.status)
 }
 
-/// Approves the first call and denies the second, each once.
+/// Approves the first call and denies the second, where they wait: a reply that was lost is asked
+/// for again, and its calls have other ids.
 async fn decide(tenant: &Tenant) -> bool {
-    for (key, decision) in [
-        ("a", json!({"call": "call_2_1", "approve": true})),
-        (
-            "d",
-            json!({"call": "call_2_2", "approve": false, "note": "no"}),
-        ),
-    ] {
+    let Ok(thread) = tenant.get(THREAD).await else {
+        return false;
+    };
+    let more: Value = serde_json::from_str(&thread.more).unwrap();
+    for call in more["waits_for"]["calls"].as_array().into_iter().flatten() {
+        let id = &call["call"];
+        let decision = match call["arguments"].as_str().unwrap().contains('1') {
+            true => json!({"call": id, "approve": true}),
+            false => json!({"call": id, "approve": false, "note": "no"}),
+        };
         let what = SignalKind::Decision(decision.to_string());
-        if tenant.signal(THREAD, key, what).await.is_err() {
+        let key = format!("decide {id}");
+        if tenant.signal(THREAD, &key, what).await.is_err() {
             return false;
         }
     }

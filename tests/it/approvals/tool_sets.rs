@@ -1,4 +1,4 @@
-//! What a host's own tools are told: approved calls, and tools that ask by themselves.
+//! A host's own tools: approved calls, and tools that ask by themselves.
 
 use crate::component::fixture::{assert_sound, tenant};
 use serde_json::json;

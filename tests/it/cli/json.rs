@@ -331,14 +331,12 @@ fn may_be_absent(name: &str, path: &str) -> bool {
 fn every_document_has_the_fields_that_the_page_names() {
     let tables = tables();
     let project = CliProject::new();
-    let documents = [
-        run_documents(&project),
-        chat_documents(&project),
-        chain_documents(&project),
-        decision_documents(),
-        upkeep_documents(&project),
-    ];
-    let documents = merge_documents(documents.concat());
+    let mut documents = decision_documents();
+    documents.extend(run_documents(&project));
+    documents.extend(chat_documents(&project));
+    documents.extend(chain_documents(&project));
+    documents.extend(upkeep_documents(&project));
+    let documents = merge_documents(documents);
     for (name, documents) in &documents {
         let mut opaque = BTreeSet::new();
         let said = paths(&tables, name, "", &mut opaque);

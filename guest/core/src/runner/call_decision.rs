@@ -120,6 +120,11 @@ mod tests {
             (DecisionVerdict::Answer, Some(""))
         );
         assert_ne!(approve.digest(), deny.digest());
+    }
+
+    #[test]
+    fn wrong_decisions_are_named_by_their_field() {
+        let read = |text: &str| CallDecision::parse(text);
         let long_note = format!(
             r#"{{"call":"call_7_0","approve":true,"note":"{}"}}"#,
             "x".repeat(NOTE_BYTES_MAX + 1)

@@ -7,7 +7,9 @@
 //! out, which then counts as one that may not be run twice: so the tool runs at most once.
 
 use super::call_decision::CallDecision;
-use super::children::{ANSWER_BYTES_MAX, PerformedCall, PreparedCall, WaitRequest, perform_call};
+use super::children::{
+    ANSWER_BYTES_MAX, DecidedCall, PerformedCall, PreparedCall, WaitRequest, perform_call,
+};
 use super::ending::suspend;
 use super::open_calls::{cut_to_fit, tool_name_of};
 use super::{BUILTIN_ANSWERS_BYTES_MAX, CommitDecision};
@@ -31,17 +33,6 @@ const ANSWERS_BYTES_MAX: usize = 256 << 10;
 const CAUSE_BYTES_MAX: usize = 1_000;
 /// Most bytes of a tool's own reason in that message.
 const REASON_BYTES_MAX: usize = 200;
-
-/// An open call that was decided, with what the commit needs that applies the decision.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DecidedCall {
-    /// Index of the call.
-    pub index: u32,
-    /// The record of the decision; `None` if it is missing or cannot be read.
-    pub record: Option<DecisionRecord>,
-    /// The call prepared, if it is an approved one of the built-in tools.
-    pub prepared: Option<PreparedCall>,
-}
 
 /// Returns the key of the record of the decision about a call.
 pub fn decision_key(root: &str, thread: &str, (version, index): (u64, u32)) -> String {
@@ -361,7 +352,7 @@ fn perform_approved(
                 index,
                 idempotent: true,
                 waits: true,
-                consent: None,
+                consent: Some(CallConsent::Given),
             });
             return Ok(());
         }

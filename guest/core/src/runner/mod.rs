@@ -46,12 +46,12 @@ mod usage_correction;
 pub use append::{AppendRequest, append};
 pub use call_decision::{ANSWER_TEXT_BYTES_MAX, CallDecision, NOTE_BYTES_MAX};
 pub use children::{
-    ANSWER_BYTES_MAX, ChildSnapshot, DEPTH_MAX, DecisionInputs, PreparedCall, SENT_BYTES_MAX,
-    SPAWNS_MAX, SpawnRequest, WaitRequest, apply_intent, child_bounds, finish_propagation,
-    propagate_intent,
+    ANSWER_BYTES_MAX, ChildSnapshot, DEPTH_MAX, DecidedCall, DecisionInputs, PreparedCall,
+    SENT_BYTES_MAX, SPAWNS_MAX, SpawnRequest, WaitRequest, apply_intent, child_bounds,
+    finish_propagation, propagate_intent,
 };
 pub use claim::{HolderProof, KeptPartial, claim, recover};
-pub use consent::{DecidedCall, decision_key};
+pub use consent::decision_key;
 pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
 pub use external_loop::{LoopEnding, LoopFailure, close, open};
 pub use fork::{FORKED, ForkPoint, ForkRequest, fork};

@@ -14,8 +14,8 @@
 use super::CommitDecision;
 use super::admission::{AttemptAdmission, AttemptNeeds, admit_attempt, hand_out_step};
 use super::checks::require_pin;
-use super::children::{WaitOutcome, WaitRequest, begin_wait, missing_wait_error};
-use super::consent::{DecidedCall, apply_decisions, suspend_for_decisions};
+use super::children::{DecidedCall, WaitOutcome, WaitRequest, begin_wait, missing_wait_error};
+use super::consent::{apply_decisions, suspend_for_decisions};
 use super::ending::{finish_run, suspend, suspend_in_wait, terminate};
 use super::hand_off_terms::{CarryTerms, PreparedHandOff};
 use super::handing_off::{HandOffStart, advance_hand_off, begin_after_overflow};

@@ -116,11 +116,7 @@ fn decide_call(
             calls.open.push(new_round_call(index, true));
             return Ok(());
         }
-        // A person is not asked about a call that cannot be performed.
-        (None, prepared)
-            if !matches!(prepared, Some(PreparedCall::Answer(_, true)))
-                && tool.is_some_and(|tool| pin.asks_for_consent(tool, &calls.approvals)) =>
-        {
+        (None, prepared) if is_to_be_asked(pin, &used, prepared.as_ref(), &calls.approvals) => {
             calls.open.push(RoundCall {
                 consent: Some(CallConsent::Asked),
                 ..new_round_call(index, true)
@@ -128,10 +124,8 @@ fn decide_call(
             return Ok(());
         }
         (None, None) if tool.is_some_and(|tool| is_builtin_tool(&tool.name)) => {
-            return Err(Error::Corrupt(format!(
-                "nobody prepared the call of {}",
-                used.name
-            )));
+            let message = format!("nobody prepared the call of {}", used.name);
+            return Err(Error::Corrupt(message));
         }
         (None, None) => {
             calls.timeout = calls.timeout.max(tool.map_or(0, |tool| tool.timeout));
@@ -162,6 +156,19 @@ fn decide_call(
         cost: NanoUsd::ZERO,
     }));
     Ok(())
+}
+
+/// Returns true if a person has to decide about a call, which can be performed: nobody is asked
+/// about one that cannot.
+fn is_to_be_asked(
+    pin: &PinnedSettings,
+    used: &ToolUse,
+    prepared: Option<&PreparedCall>,
+    approvals: &[String],
+) -> bool {
+    let tool = pin.find_tool(&used.name);
+    !matches!(prepared, Some(PreparedCall::Answer(_, true)))
+        && tool.is_some_and(|tool| pin.asks_for_consent(tool, approvals))
 }
 
 /// Performs a call of the built-in tools; returns the text and the state of its result.

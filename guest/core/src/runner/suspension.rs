@@ -20,7 +20,7 @@ struct WaitingCall {
 
 record!(write WaitingCall { call, name or nothing, arguments or nothing });
 
-/// How much is told of the calls that wait for a decision.
+/// Amount of what is told of the calls that wait for a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NeedsDetail {
     /// Their ids.

@@ -2,8 +2,7 @@
 //! [`super::outcome`] alone applies it.
 
 use super::admission::AttemptNeeds;
-use super::children::WaitRequest;
-use super::consent::DecidedCall;
+use super::children::{DecidedCall, WaitRequest};
 use super::hand_off_terms::PreparedHandOff;
 use crate::thread::StatusCause;
 

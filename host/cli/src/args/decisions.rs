@@ -10,7 +10,7 @@ their arguments.
 
   threadkeep approve mail-1771322456000-a1b2c3 call_7_0 --note 'Only to this address.'")]
 pub struct ApproveArgs {
-    /// What is decided.
+    /// The thread and its calls.
     #[command(flatten)]
     pub decided: DecidedArgs,
 }
@@ -22,7 +22,7 @@ The model is told that the call was denied, with the note, and goes on without i
 
   threadkeep deny mail-1771322456000-a1b2c3 --note 'Not on a Sunday.'")]
 pub struct DenyArgs {
-    /// What is decided.
+    /// The thread and its calls.
     #[command(flatten)]
     pub decided: DecidedArgs,
 }

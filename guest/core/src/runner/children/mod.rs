@@ -16,7 +16,6 @@ pub(super) use propagation::{drop_resumption, pass_to_children};
 pub use wait::WaitRequest;
 pub(super) use wait::{WaitOutcome, begin_wait, check_wait, missing_wait_error};
 
-use super::consent::DecidedCall;
 use super::mail::inbox_write;
 use crate::continuation::LiveWindow;
 use crate::error::Error;
@@ -26,8 +25,8 @@ use crate::ledger::ReserveGrant;
 use crate::limits::ThreadCaps;
 use crate::plan::{RelatedThread, ThreadChange};
 use crate::thread::{
-    self, ChainPlace, EndIntent, InboxMessage, InheritedBounds, MAIL_BYTES_MAX, MAIL_MAX,
-    ResolvedDraft, SpawnParent, StatusCause, ThreadDraft, ThreadStatus,
+    self, ChainPlace, DecisionRecord, EndIntent, InboxMessage, InheritedBounds, MAIL_BYTES_MAX,
+    MAIL_MAX, ResolvedDraft, SpawnParent, StatusCause, ThreadDraft, ThreadStatus,
 };
 
 /// Most children that one reply spawns.
@@ -56,6 +55,17 @@ pub struct DecisionInputs {
     /// The live window of the thread: only where a decision asked for it, see
     /// [`super::CommitDecision::NeedsWindow`].
     pub window: Option<LiveWindow>,
+}
+
+/// An open call that was decided, with what the commit needs that applies the decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecidedCall {
+    /// Index of the call.
+    pub index: u32,
+    /// The record of the decision; `None` if it is missing or cannot be read.
+    pub record: Option<DecisionRecord>,
+    /// The call prepared, if it is an approved one of the built-in tools.
+    pub prepared: Option<PreparedCall>,
 }
 
 /// A call of one of the built-in tools, with the threads that it names looked up.
