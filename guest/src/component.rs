@@ -140,16 +140,16 @@ impl exported::registry::Guest for ThreadsComponent {
     ) -> Result<types::Thread, types::Error> {
         call_service(|service| {
             let loaded = service.create(&convert::draft(draft, key)?)?;
-            let window = service.window(&loaded)?;
-            Ok(convert::thread(&loaded, window))
+            let details = service.details(&loaded)?;
+            Ok(convert::thread(&loaded, details))
         })
     }
 
     fn get(thread: String) -> Result<types::Thread, types::Error> {
         call_for(&thread, |service| {
             let loaded = service.load(&thread)?;
-            let window = service.window(&loaded)?;
-            Ok(convert::thread(&loaded, window))
+            let details = service.details(&loaded)?;
+            Ok(convert::thread(&loaded, details))
         })
     }
 
@@ -161,17 +161,18 @@ impl exported::registry::Guest for ThreadsComponent {
         call_service(|service| {
             let filter = convert::filter(filter)?;
             let chosen = filter.as_ref().map(|(name, value)| (*name, value.as_str()));
-            service.list(chosen, limit, cursor)
+            let (page, cursor) = service.list(chosen, limit, cursor)?;
+            let needs = service.page_needs(&page)?;
+            Ok(convert::row_page(page, needs, cursor))
         })
-        .map(convert::row_page)
     }
 
     fn set_title(thread: String, title: Option<String>) -> Result<types::Thread, types::Error> {
         call_for(&thread, |service| {
             // Read before the commit: no error after it may say that nothing was written.
-            let window = service.window(&service.load(&thread)?)?;
+            let details = service.details(&service.load(&thread)?)?;
             let loaded = service.set_title(&thread, title)?;
-            Ok(convert::thread(&loaded, window))
+            Ok(convert::thread(&loaded, details))
         })
     }
 
@@ -187,9 +188,9 @@ impl exported::history::Guest for ThreadsComponent {
     ) -> Result<exported::history::Snapshot, types::Error> {
         call_for(&thread, |service| {
             let (loaded, version, hash) = service.snapshot(&thread, version)?;
-            let window = service.window(&loaded)?;
+            let details = service.details(&loaded)?;
             let state = service.state_at(&loaded, version)?;
-            Ok(convert::snapshot(&loaded, window, version, hash, &state))
+            Ok(convert::snapshot(&loaded, details, version, hash, &state))
         })
     }
 
@@ -257,8 +258,8 @@ impl exported::history::Guest for ThreadsComponent {
         call_for(&thread, |service| {
             let loaded = service.fork(&thread, version, &key, change.as_deref())?;
             // Its pin was read before the commit.
-            let window = service.window(&loaded)?;
-            Ok(convert::thread(&loaded, window))
+            let details = service.details(&loaded)?;
+            Ok(convert::thread(&loaded, details))
         })
     }
 }

@@ -38,8 +38,8 @@ use threadkeep_core::limits::{CAP_MAX, COUNT_CAP_MAX};
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{due_calls, is_revival};
 use threadkeep_core::runner::{
-    CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock, Signal,
-    StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_result_content,
+    CallDecision, CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock,
+    Signal, StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_result_content,
 };
 use threadkeep_core::thread::{DUE_NEW, StepKind};
 use threadkeep_core::time::{NANOS_MAX, UnixTime};
@@ -104,7 +104,7 @@ fn usage_in(usage: types::Usage) -> Usage {
 #[inline(never)]
 pub fn handle_to_wit(handed: StepHandle) -> exported::runner::Handle {
     exported::runner::Handle {
-        thread: thread(&handed.loaded, handed.window()),
+        thread: thread(&handed.loaded, handed.details()),
         token: handed.loaded.head.value.token,
         step: step(&handed),
     }
@@ -131,6 +131,7 @@ pub fn step(handed: &StepHandle) -> exported::runner::Step {
                 name: call.name.clone(),
                 arguments: call.arguments.clone(),
                 idempotent: call.idempotent,
+                approved: call.approved,
                 timeout: call.timeout.min(COUNT_CAP_MAX) as u32,
             })
             .collect(),
@@ -307,8 +308,9 @@ fn tool_outcome(place: usize, outcome: types::ToolOutcome) -> Result<ToolOutcome
     let state = match outcome.state.as_str() {
         "done" => ToolState::Done,
         "interrupted" => ToolState::Interrupted,
+        "needs-consent" => ToolState::NeedsConsent,
         state => {
-            let names = ["done", "interrupted"];
+            let names = ["done", "interrupted", "needs-consent"];
             return Err(CoreError::invalid_name(
                 &format!("outcomes[{place}].state"),
                 state,
@@ -349,9 +351,8 @@ pub fn verdict_to_wit(news: ProgressVerdict) -> exported::runner::News {
 pub fn signal(signal: exported::runner::SignalKind) -> Result<Signal, Error> {
     Ok(match signal {
         exported::runner::SignalKind::Message(text) => Signal::Message(parse_user(&text)?),
-        exported::runner::SignalKind::Decision(_) => {
-            let problem = "decisions are not supported by this version yet: no call awaits consent";
-            return Err(CoreError::invalid("signal", "decision", problem).into());
+        exported::runner::SignalKind::Decision(text) => {
+            Signal::Decision(CallDecision::parse(&text)?)
         }
         exported::runner::SignalKind::Cancel => Signal::Cancel,
         exported::runner::SignalKind::Kill => Signal::Kill,

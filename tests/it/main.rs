@@ -1,5 +1,6 @@
 //! The one test binary of Threadkeep. Each module is one kind of evidence.
 
+mod approvals;
 mod audit;
 mod ceilings;
 mod children;

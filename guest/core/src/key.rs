@@ -23,6 +23,8 @@ pub const DUE: &str = "due";
 pub const INBOX: &str = "inbox";
 /// Ids of callers' signals, by (root key, id); keys of requests to create threads, by (empty, key).
 pub const SEEN: &str = "seen";
+/// Decisions about calls that need consent, by (root key, thread key, call id).
+pub const DECISION: &str = "decision";
 /// Partial text of a model's stream, by thread key.
 pub const PARTIAL: &str = "partial";
 /// State documents as they are now, by thread key; also the log of earlier ones, whose partition is

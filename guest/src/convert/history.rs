@@ -1,6 +1,8 @@
 //! Conversions between WIT and core for the interfaces `history` and `transcript`.
 
 use super::{exported, instant, thread, types};
+use crate::service::Error;
+use crate::service::decisions::ThreadDetails;
 use crate::service::history::{AppendOutcome, ChangeTexts, StoredEntry};
 use crate::service::transcript::DocumentPiece;
 use threadkeep_core::history::Entry;
@@ -39,13 +41,13 @@ pub fn expected_version(expected: exported::history::Expected) -> Option<u64> {
 
 pub fn snapshot(
     loaded: &LoadedThread,
-    window: Option<u64>,
+    details: ThreadDetails,
     version: u64,
     hash: String,
     state: &StateDocument,
 ) -> exported::history::Snapshot {
     exported::history::Snapshot {
-        thread: thread(loaded, window),
+        thread: thread(loaded, details),
         version,
         hash,
         state: state.to_text(),

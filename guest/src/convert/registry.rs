@@ -60,20 +60,28 @@ fn forked_chain(text: &str) -> Option<String> {
     (kind == "forks").then(|| chain.to_owned())
 }
 
-pub fn row_page((page, cursor): (LoadedPage, Option<String>)) -> exported::registry::RowPage {
+pub fn row_page(
+    page: LoadedPage,
+    needs: Vec<Option<String>>,
+    cursor: Option<String>,
+) -> exported::registry::RowPage {
+    let rows = page.threads.iter().zip(needs);
     exported::registry::RowPage {
-        threads: page.threads.iter().map(row_to_wit).collect(),
+        threads: rows
+            .map(|(loaded, needs)| row_to_wit(loaded, needs))
+            .collect(),
         unreadable: page.unreadable.into_iter().map(unreadable_to_wit).collect(),
         cursor,
     }
 }
 
-fn row_to_wit(loaded: &LoadedThread) -> exported::registry::Row {
+fn row_to_wit(loaded: &LoadedThread, waits_for: Option<String>) -> exported::registry::Row {
     let (record, head) = (&loaded.thread.value, &loaded.head.value);
     exported::registry::Row {
         id: record.id.clone(),
         status: head.status.to_string(),
         code: head.cause.as_ref().map(|cause| cause.code.clone()),
+        waits_for,
         directive: record.directive.clone(),
         parent: record.parent.clone(),
         agent: record.agent.clone(),

@@ -1,6 +1,7 @@
 //! Conversions between WIT and core of a thread and its parts.
 
 use super::{instant, types, usage};
+use crate::service::decisions::ThreadDetails;
 use threadkeep_core::json::{ObjectWriter, ToJson};
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
@@ -111,7 +112,7 @@ fn base(base: &HistoryBase) -> types::Base {
 }
 
 /// The open set of a thread's further fields.
-fn more(loaded: &LoadedThread) -> String {
+fn more(loaded: &LoadedThread, waits_for: Option<&str>) -> String {
     let mut text = String::new();
     ObjectWriter::new(&mut text)
         .add("children", &loaded.chain.value.children)
@@ -121,6 +122,12 @@ fn more(loaded: &LoadedThread) -> String {
         .add_present("forked_from", &loaded.thread.value.fork)
         .add_present("state", &loaded.head.value.state.map(StateSize))
         .finish();
+    if let Some(waits_for) = waits_for {
+        text.pop();
+        text.push_str(",\"waits_for\":");
+        text.push_str(waits_for);
+        text.push('}');
+    }
     text
 }
 
@@ -138,7 +145,7 @@ impl ToJson for StateSize {
 }
 
 #[inline(never)]
-pub fn thread(loaded: &LoadedThread, window: Option<u64>) -> types::Thread {
+pub fn thread(loaded: &LoadedThread, details: ThreadDetails) -> types::Thread {
     let (record, head) = (&loaded.thread.value, &loaded.head.value);
     types::Thread {
         id: record.id.clone(),
@@ -171,9 +178,9 @@ pub fn thread(loaded: &LoadedThread, window: Option<u64>) -> types::Thread {
         hash: head.hash.clone(),
         base: record.base.as_ref().map(base),
         context: head.context,
-        window,
+        window: details.window,
         created: instant(record.created),
         updated: instant(head.updated),
-        more: more(loaded),
+        more: more(loaded, details.waits_for.as_deref()),
     }
 }

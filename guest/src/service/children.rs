@@ -35,9 +35,7 @@ impl<P: HostPorts> ThreadService<P> {
             mail: self.mail(loaded)?,
             prepared: Vec::new(),
             waiting: self.open_wait(loaded, round)?,
-            window: None,
-            tip: None,
-            known_input: false,
+            ..DecisionInputs::default()
         })
     }
 
@@ -63,27 +61,40 @@ impl<P: HostPorts> ThreadService<P> {
             if prepared.len() >= CALLS_MAX {
                 break;
             }
-            let own = pin.find_tool(name).is_some() && is_builtin_tool(name);
-            let call = own.then(|| BuiltinCall::parse(name, arguments)).flatten();
-            prepared.push(match call {
-                None => None,
-                Some(Err(error)) => Some(PreparedCall::Answer(error.to_full_text(), true)),
-                Some(Ok(call)) => {
-                    Some(refusal_as_answer(self.prepare_call(loaded, call, ceiling))?)
-                }
-            });
+            prepared.push(self.prepare_builtin(loaded, pin, (name, arguments), ceiling)?);
         }
         Ok(prepared)
+    }
+
+    /// Looks up the threads that a call names; `None` if it is of no built-in tool.
+    pub(super) fn prepare_builtin(
+        &self,
+        loaded: &LoadedThread,
+        pin: &PinnedSettings,
+        (name, arguments): (&str, &str),
+        ceiling: ThreadCaps,
+    ) -> Result<Option<PreparedCall>, Error> {
+        let own = pin.find_tool(name).is_some() && is_builtin_tool(name);
+        let call = own.then(|| BuiltinCall::parse(name, arguments)).flatten();
+        Ok(match call {
+            None => None,
+            Some(Err(error)) => Some(PreparedCall::Answer(error.to_string(), true)),
+            Some(Ok(call)) => {
+                let prepared = self.prepare_call(loaded, pin, call, ceiling);
+                Some(refusal_as_answer(prepared)?)
+            }
+        })
     }
 
     fn prepare_call(
         &self,
         loaded: &LoadedThread,
+        pin: &PinnedSettings,
         call: BuiltinCall,
         ceiling: ThreadCaps,
     ) -> Result<PreparedCall, Error> {
         Ok(match call {
-            BuiltinCall::Spawn(spawn) => self.prepare_spawn(loaded, *spawn, ceiling)?,
+            BuiltinCall::Spawn(spawn) => self.prepare_spawn(loaded, pin, *spawn, ceiling)?,
             BuiltinCall::Wait(waits) => {
                 PreparedCall::Wait(self.load_waiting(loaded, &waits, false)?)
             }
@@ -140,6 +151,7 @@ impl<P: HostPorts> ThreadService<P> {
     fn prepare_spawn(
         &self,
         loaded: &LoadedThread,
+        pin: &PinnedSettings,
         spawn: SpawnCall,
         ceiling: ThreadCaps,
     ) -> Result<PreparedCall, Error> {
@@ -156,7 +168,11 @@ impl<P: HostPorts> ThreadService<P> {
                 model: spawn.model,
                 limits: spawn.limits,
                 capabilities: Vec::new(),
-                within: Some(runner::child_bounds(limits, &parent.capabilities)),
+                within: Some(runner::child_bounds(
+                    limits,
+                    &parent.capabilities,
+                    &pin.approvals,
+                )),
             },
             inputs: spawn.inputs,
         };

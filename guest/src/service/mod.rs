@@ -8,6 +8,7 @@
 pub mod chain;
 pub mod child_chains;
 pub mod children;
+pub mod decisions;
 pub mod due;
 pub mod due_entries;
 mod fork;

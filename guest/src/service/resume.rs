@@ -48,6 +48,7 @@ impl<'a> RunRequest<'a> {
             key: self.name,
             about: self.about.clone(),
             inputs,
+            round: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The runner: each call loads the inputs of a decision, commits it, and returns the next step of
 //! the driver.
 
+use super::decisions::ThreadDetails;
 use super::registry::loaded_from_plan;
 use super::resolve::{keeps_pin, with_policy_caps};
 use super::resume::RunRequest;
@@ -13,7 +14,8 @@ use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, provider_messages};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{
-    self, CommitDecision, DecisionInputs, HolderProof, Signal, Step, StepSubmission,
+    self, CommitDecision, DecisionInputs, HolderProof, NeedsDetail, Signal, StartRequest, Step,
+    StepSubmission,
 };
 use threadkeep_core::settings::PinnedSettings;
 use threadkeep_core::thread::{InboxMessage, MAIL_MAX, StepKind, ThreadStatus};
@@ -42,12 +44,22 @@ pub struct StepHandle {
     pub concerns_others: bool,
     /// JSON object: what the caller of a resume is told of the successor.
     pub more: Option<String>,
+    /// JSON: what the thread waits for, if it is suspended.
+    pub waits_for: Option<String>,
 }
 
 impl StepHandle {
     /// Returns the tokens that the model of the thread takes, once it has a pin.
     pub fn window(&self) -> Option<u64> {
         self.pin.as_deref().map(|pin| pin.model.window)
+    }
+
+    /// Returns what the thread is shown with.
+    pub fn details(&self) -> ThreadDetails {
+        ThreadDetails {
+            window: self.window(),
+            waits_for: self.waits_for.clone(),
+        }
     }
 
     /// Returns the name of the model that writes summaries; empty where none does.
@@ -88,22 +100,28 @@ impl<P: HostPorts> ThreadService<P> {
                 }
                 _ => (None, None),
             };
-            let inputs = self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?;
+            let round = self.round(loaded)?;
             let known_input = self.knows_input_of_start(loaded, request)?;
-            let inputs = DecisionInputs {
-                known_input,
-                ..inputs
-            };
             let moment = with_policy_caps(moment, &settings.policy);
+            let ceiling = moment.ceiling;
+            let inputs = DecisionInputs {
+                decided: self.load_decisions(loaded, round.as_ref(), pin.as_deref(), ceiling)?,
+                known_input,
+                ..self.load_decision_inputs(loaded, round.as_ref())?
+            };
             let first = self.first_entry_of_start(loaded, request.holder, request.name)?;
             self.with_window_if_asked(loaded, inputs, &|inputs| {
                 let (pin, fresh) = (pin.as_deref(), fresh.clone());
+                let asked = StartRequest {
+                    round: round.as_ref(),
+                    ..request.to_start(inputs)
+                };
                 Ok(runner::start(
                     loaded,
                     pin,
                     fresh,
                     first.as_ref(),
-                    request.to_start(inputs),
+                    asked,
                     moment,
                 )?)
             })
@@ -196,8 +214,12 @@ impl<P: HostPorts> ThreadService<P> {
             let round = self.round(loaded)?;
             let partial = self.partial(loaded)?;
             let pin = self.pin_if_any(loaded)?;
-            let inputs = self.load_decision_inputs(loaded, round.as_ref())?;
             let moment = self.with_operator_caps(moment)?;
+            let ceiling = moment.ceiling;
+            let inputs = DecisionInputs {
+                decided: self.load_decisions(loaded, round.as_ref(), pin.as_deref(), ceiling)?,
+                ..self.load_decision_inputs(loaded, round.as_ref())?
+            };
             self.with_window_if_asked(loaded, inputs, &|inputs| {
                 Ok(runner::claim(
                     loaded,
@@ -235,7 +257,8 @@ impl<P: HostPorts> ThreadService<P> {
                 true => self.entry(loaded, submission.version + 1)?,
                 false => None,
             };
-            let moment = self.with_operator_caps(moment)?;
+            let policy = self.policy()?;
+            let moment = with_policy_caps(moment, &policy);
             let mut inputs = submission.inputs.clone();
             if submission.token != head.token {
                 inputs.tip = self.readable_tip(loaded)?.map(Box::new);
@@ -243,10 +266,11 @@ impl<P: HostPorts> ThreadService<P> {
             if pending {
                 // The calls of a summary are not performed.
                 let pin = pin.as_deref().filter(|_| head.phase.is_none());
-                let outcome = &submission.outcome;
-                let prepared = self.prepare_calls(loaded, pin, outcome, moment.ceiling)?;
+                let (outcome, ceiling) = (&submission.outcome, moment.ceiling);
                 inputs = DecisionInputs {
-                    prepared,
+                    prepared: self.prepare_calls(loaded, pin, outcome, ceiling)?,
+                    decided: self.load_decisions(loaded, round.as_ref(), pin, ceiling)?,
+                    approvals: policy.approvals,
                     ..self.load_decision_inputs(loaded, round.as_ref())?
                 };
             }
@@ -309,13 +333,14 @@ impl<P: HostPorts> ThreadService<P> {
             let round = self.round(loaded)?;
             let moment = match signal {
                 Signal::Raise(_) => self.with_operator_caps(moment)?,
-                Signal::Message(_) | Signal::Cancel | Signal::Kill => moment,
+                Signal::Message(_) | Signal::Cancel | Signal::Kill | Signal::Decision(_) => moment,
             };
+            let earlier = self.earlier_decision(loaded, signal)?;
             let signal = signal.clone();
             Ok(runner::signal(
                 loaded,
                 round.as_ref(),
-                self.mail(loaded)?,
+                (self.mail(loaded)?, earlier),
                 (name, signal),
                 moment,
             )?)
@@ -382,6 +407,7 @@ impl<P: HostPorts> ThreadService<P> {
             (None, _) => None,
         };
         let step = runner::pending_step(&loaded.head.value, pin.as_deref(), round)?;
+        let waits_for = runner::suspension_needs(&loaded.head.value, round, NeedsDetail::Arguments);
         let summary = self.summary_to_ask(&loaded, &step, pin.as_deref())?;
         let (since, messages) = match step.kind {
             Some(StepKind::CallLlm) if summary.is_some() => (0, Vec::new()),
@@ -399,6 +425,7 @@ impl<P: HostPorts> ThreadService<P> {
             summary,
             concerns_others,
             more: None,
+            waits_for,
         })
     }
 

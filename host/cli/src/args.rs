@@ -1,12 +1,14 @@
 //! Every command and option, with its help. The words are those of the documentation.
 
 mod budget;
+mod decisions;
 mod external_loop;
 mod versions;
 
 pub use budget::{
     BillArgs, BudgetArgs, BudgetCommand, EstimateArgs, HoldArgs, ReleaseArgs, SettleArgs, TreeArgs,
 };
+pub use decisions::{AnswerArgs, ApproveArgs, DecidedArgs, DenyArgs};
 pub use external_loop::{AppendArgs, CloseArgs, CloseOutcome, OpenArgs};
 pub use versions::{
     CheckpointsArgs, ForkArgs, ShowArgs, StateArgs, TranscriptArgs, TranscriptFormat,
@@ -127,6 +129,12 @@ pub enum CliCommand {
     Chat(ChatArgs),
     /// Go on with a thread: in place, or in a successor if it has ended
     Resume(ResumeArgs),
+    /// Allow calls that wait for a decision, and go on with the thread
+    Approve(ApproveArgs),
+    /// Refuse calls that wait for a decision, and go on with the thread
+    Deny(DenyArgs),
+    /// Give a call that waits for a decision a text as its result, and go on with the thread
+    Answer(AnswerArgs),
     /// Make a thread without running it: of a directive, or a chat
     Create(CreateArgs),
     /// Send a message to a thread: a running one gets it before its next turn

@@ -3,7 +3,7 @@
 use super::StoreInvariant::{Calls, Counters, Holders, Indexes};
 use super::UnconfirmedFindings;
 use super::history::{HistoryReplay, TOKEN_KINDS};
-use super::record_reader::{list, millis, number};
+use super::record_reader::{list, millis, number, text};
 use super::thread::ThreadRecords;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,6 +107,26 @@ fn check_open_work(head: &Value, told: &HistoryReplay, suspicion: &mut Unconfirm
     let expected = format!("the open calls {:?} (version, index)", told.open_calls);
     let found = format!("{calls:?} in the head");
     suspicion.add_if(Calls, calls != told.open_calls, &expected, &found);
+    check_consent(round, told, suspicion);
+}
+
+/// Compares the consent that the head says was given with the decisions of the history.
+fn check_consent(round: &Value, told: &HistoryReplay, suspicion: &mut UnconfirmedFindings) {
+    let version = number(&round["version"]);
+    for call in list(&round["calls"]) {
+        let place = (version, number(&call["index"]));
+        let decided = told.decisions.get(&place).map(String::as_str);
+        // A decision that waits for the commit of a driver is in no entry yet.
+        let wrong = match text(&call["consent"]) {
+            "given" => decided != Some("approve"),
+            "asked" | "denied" | "answered" => decided.is_some(),
+            "approved" => decided.is_some_and(|decided| decided != "approve"),
+            _ => decided.is_some(),
+        };
+        let expected = format!("the consent of the call {place:?} as it was decided: {decided:?}");
+        let found = format!("{} in the head", call["consent"]);
+        suspicion.add_if(Calls, wrong, &expected, &found);
+    }
 }
 
 fn check_counters(counters: &Value, told: &HistoryReplay, suspicion: &mut UnconfirmedFindings) {

@@ -37,6 +37,8 @@ pub(super) struct HistoryReplay {
     pub(super) tokens: [u64; 5],
     /// Calls without a result, by version and index.
     pub(super) open_calls: BTreeSet<(u64, u64)>,
+    /// Decisions about calls, by version and index: `approve`, `deny` or `answer`.
+    pub(super) decisions: BTreeMap<(u64, u64), String>,
     /// The hold of the runner's attempt, and those of calls of an external loop, each by the
     /// version that admitted it.
     pub(super) open_hold: Option<(u64, u64)>,
@@ -64,6 +66,7 @@ impl HistoryReplay {
             spend: 0,
             tokens: [0; 5],
             open_calls: BTreeSet::new(),
+            decisions: BTreeMap::new(),
             open_hold: None,
             external_holds: BTreeMap::new(),
             charged: BTreeMap::new(),
@@ -275,6 +278,10 @@ impl HistoryReplay {
                 }
                 self.spend = self.spend.saturating_add(number(&event["cost"]));
             }
+            "consent_asked" => {
+                self.spend = self.spend.saturating_add(number(&event["cost"]));
+            }
+            "decision" => self.apply_decision(event),
             // The summary of a thread that is handed off is no turn.
             "result" if event["summary"] == true => {}
             "result" => {
@@ -286,6 +293,23 @@ impl HistoryReplay {
                 self.continued_to = key_of(&event["new_thread_id"]);
             }
             _ => {}
+        }
+    }
+
+    /// A decision is about an open call, and each call has one.
+    fn apply_decision(&mut self, event: &Value) {
+        let call = (number(&event["version"]), number(&event["index"]));
+        let decision = text(&event["decision"]).to_owned();
+        let second = self.decisions.insert(call, decision).is_some();
+        if second || !self.open_calls.contains(&call) {
+            let (of, at) = call;
+            let expected = format!("one decision about the call {at} of the version {of}");
+            let found = format!(
+                "in the version {} a second one, or the call is not open",
+                self.version
+            );
+            self.entry_findings
+                .add(StoreInvariant::Calls, expected, found);
         }
     }
 

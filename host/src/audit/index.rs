@@ -14,7 +14,9 @@ use std::collections::BTreeSet;
 /// Entries that are checked together: each depends on three records.
 const ENTRIES_AT_ONCE: usize = 100;
 /// Collections of entries that belong to a thread or chain.
-const COLLECTIONS: [&str; 6] = ["index", "due", "inbox", "partial", "seen", "pin"];
+const COLLECTIONS: [&str; 7] = [
+    "index", "due", "inbox", "partial", "seen", "pin", "decision",
+];
 /// Collections of which it is only asked whether their records can be read.
 const OTHERS: [&str; 4] = ["state", "signature", "sweep", "blob"];
 

@@ -7,7 +7,7 @@ use crate::models::{
     CompletionRequest, FailureKind, ModelCompletion, ModelFailure, ModelProvider, OnDelta, Usage,
 };
 use crate::policy::UnknownBill;
-use crate::tools::{ToolResult, ToolSet};
+use crate::tools::{ToolRequest, ToolResult, ToolSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -186,9 +186,12 @@ impl RunPermit {
         arguments: &str,
         longest: Duration,
     ) -> ToolCallOutcome {
-        let (called, settling) = self
-            .call_tool_unsettled(tools, (name, arguments), longest)
-            .await;
+        let request = ToolRequest {
+            name,
+            arguments,
+            approved: false,
+        };
+        let (called, settling) = self.call_tool_unsettled(tools, request, longest).await;
         settling.wait().await;
         called
     }
@@ -197,11 +200,11 @@ impl RunPermit {
     pub(crate) async fn call_tool_unsettled(
         &self,
         tools: &dyn ToolSet,
-        (name, arguments): (&str, &str),
+        request: ToolRequest<'_>,
         longest: Duration,
     ) -> (ToolCallOutcome, PendingSettlement) {
         let sent = AtomicBool::new(false);
-        let called = self.run_tool_call(tools, (name, arguments), (longest, &sent));
+        let called = self.run_tool_call(tools, request, (longest, &sent));
         let why = match tokio::time::timeout(longest, called).await {
             Ok(Ok((result, settling))) => {
                 let interrupted = false;
@@ -229,14 +232,27 @@ impl RunPermit {
     async fn run_tool_call(
         &self,
         tools: &dyn ToolSet,
-        (name, arguments): (&str, &str),
+        request: ToolRequest<'_>,
         (longest, sent): (Duration, &AtomicBool),
     ) -> Result<(ToolResult, PendingSettlement), CeilingRefusal> {
+        let ToolRequest {
+            name,
+            arguments,
+            approved,
+        } = request;
+        // The component asks a person before it hands such a call out.
+        if !approved && self.guard.policy().needs_approval(name) {
+            let message = format!("the tool {name} needs a person's approval");
+            return Err(self.guard.policy_refusal("approvals", &message));
+        }
         let mut held = self.admit_tool(name, arguments, longest).await?;
         let asked = async {
             held.mark_sent();
             sent.store(true, Ordering::Relaxed);
-            tools.call(name, arguments).await
+            match approved {
+                true => tools.call_approved(name, arguments).await,
+                false => tools.call(name, arguments).await,
+            }
         };
         let result = bounds::bound_tool_result(name, self.run_within_deadline(asked).await?);
         let actual = UsageTotals {

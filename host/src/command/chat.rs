@@ -8,7 +8,8 @@ use super::drive::{DriveOutcome, FirstPress, RunWatch};
 use super::input::{InputLine, InputLines};
 use super::interrupts::{InterruptStream, ProcessInterrupt};
 use super::session::{CommandProject, CommandSession};
-use super::{chain, fault, run};
+use super::{chain, decide, fault, run};
+use serde_json::json;
 use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::ChargedRow;
@@ -155,7 +156,11 @@ impl<'a> ChatSession<'a> {
                 }
                 ChatInput::Message(text) => text,
             };
-            match self.run_message(&text, screen).await {
+            let ran = match self.run_message(&text, screen).await {
+                Ok(driven) if person => self.decide_and_go_on(driven, &mut input, screen).await,
+                ran => ran,
+            };
+            match ran {
                 Err(fault) if person && fault.exit != CommandExit::Stopped => {
                     self.last = screen.print_fault(&fault);
                 }
@@ -264,6 +269,58 @@ impl<'a> ChatSession<'a> {
         Ok(())
     }
 
+    /// Asks the user about the calls that the run has stopped for, and goes on, until no call is
+    /// left to decide about or the user does not decide.
+    async fn decide_and_go_on(
+        &mut self,
+        mut driven: DriveOutcome,
+        input: &mut InputLines,
+        screen: &mut OutputScreen,
+    ) -> Result<DriveOutcome, CommandFault> {
+        while driven.presses == 0 && !driven.answer.waits_for.calls().is_empty() {
+            let calls = driven.answer.waits_for.calls();
+            let described = driven.answer.waits_for.describe_calls();
+            for (call, described) in calls.iter().zip(described) {
+                let Some(decision) = self.ask_about(&described, input, screen).await else {
+                    return Ok(driven);
+                };
+                let ChatThread::Existing { opened, thread, .. } = &mut self.standing else {
+                    return Ok(driven);
+                };
+                decide::send_decision(opened, thread, call, &decision).await?;
+            }
+            driven = self.run_thread(None, screen).await?;
+        }
+        Ok(driven)
+    }
+
+    /// Asks the user about one call; returns the fields of the decision, or `None` where the user
+    /// does not decide.
+    async fn ask_about(
+        &mut self,
+        described: &str,
+        input: &mut InputLines,
+        screen: &mut OutputScreen,
+    ) -> Option<serde_json::Value> {
+        screen.note(&format!("allow {described}? y, n or n NOTE, or a ANSWER"));
+        loop {
+            screen.prompt(PROMPT);
+            let line = tokio::select! {
+                biased;
+                _ = self.interrupts.next() => None,
+                line = input.next() => line,
+            };
+            let Some(InputLine::Text(line)) = line else {
+                screen.end_prompt();
+                return None;
+            };
+            match parse_decision(&line) {
+                Some(decision) => return Some(decision),
+                None => screen.note("y allows it, n does not, a TEXT is its result"),
+            }
+        }
+    }
+
     /// Runs the thread with one message and shows the answer.
     async fn run_message(
         &mut self,
@@ -271,6 +328,15 @@ impl<'a> ChatSession<'a> {
         screen: &mut OutputScreen,
     ) -> Result<DriveOutcome, CommandFault> {
         let message = inputs::user_message(text)?;
+        self.run_thread(Some(message), screen).await
+    }
+
+    /// Runs the thread, which the first message creates, and shows the answer.
+    async fn run_thread(
+        &mut self,
+        message: Option<String>,
+        screen: &mut OutputScreen,
+    ) -> Result<DriveOutcome, CommandFault> {
         if let ChatThread::New(draft) = &self.standing {
             let opened = self.session.open_or_create()?;
             let thread = run::create_thread(&opened, (**draft).clone()).await?;
@@ -297,7 +363,7 @@ impl<'a> ChatSession<'a> {
         };
         *runs += 1;
         let watch = RunWatch::new(&mut self.interrupts, FirstPress::Stops, stream);
-        let driven = watch.drive(opened, thread, Some(message), screen).await;
+        let driven = watch.drive(opened, thread, message, screen).await;
         let mut driven = driven.map_err(|fault| run::with_created_hint(opened, fault, thread))?;
         driven.answer.charged.splice(0..0, self.charged.drain(..));
         // The run may have gone on in another thread, and the chat does so as well.
@@ -315,6 +381,20 @@ impl<'a> ChatSession<'a> {
     }
 }
 
+/// Parses what a user types about a call: `y`, `n`, `n NOTE` or `a TEXT`.
+fn parse_decision(line: &str) -> Option<serde_json::Value> {
+    let line = line.trim();
+    let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let rest = rest.trim();
+    match (word, rest) {
+        ("y" | "yes", "") => Some(json!({"approve": true})),
+        ("n" | "no", "") => Some(json!({"approve": false})),
+        ("n" | "no", note) => Some(json!({"approve": false, "note": note})),
+        ("a" | "answer", text) if !text.is_empty() => Some(json!({"answer": text})),
+        _ => None,
+    }
+}
+
 /// Refuses a thread that is not a chat, and a chat that has ended.
 fn check_open_chat(thread: &wit::Thread) -> Result<(), CommandFault> {
     let id = &thread.id;
@@ -327,5 +407,30 @@ fn check_open_chat(thread: &wit::Thread) -> Result<(), CommandFault> {
         Some(outcome) => Err(CommandFault::new("refused", format!("{id} is {outcome}"))
             .with_hint("it has ended: `threadkeep chat` begins another")),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_is_a_letter_and_words() {
+        for (line, expected) in [
+            ("y", Some(json!({"approve": true}))),
+            (" yes ", Some(json!({"approve": true}))),
+            ("n", Some(json!({"approve": false}))),
+            (
+                "n too late",
+                Some(json!({"approve": false, "note": "too late"})),
+            ),
+            ("a 42", Some(json!({"answer": "42"}))),
+            ("a", None),
+            ("", None),
+            ("y please", None),
+            ("maybe", None),
+        ] {
+            assert_eq!(parse_decision(line), expected, "{line:?}");
+        }
     }
 }

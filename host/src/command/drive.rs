@@ -515,6 +515,7 @@ impl AnswerParts {
             text: self.text,
             result: thread.result.as_deref().map(view::parse_json),
             cause: thread.cause.as_ref().map(view::cause),
+            waits_for: view::thread_needs(thread),
             bound: fault::cap_source(opened, thread),
             payer: self.payer,
             wait: thread.cause.as_ref().and_then(|cause| cause.retry),

@@ -12,6 +12,7 @@ mod change_lines;
 mod charges;
 mod chat;
 mod checkpoints;
+mod decide;
 mod demo;
 mod doctor;
 mod drive;
@@ -51,6 +52,9 @@ pub async fn run(
         CliCommand::Run(run) => run::run(session, run, screen).await,
         CliCommand::Chat(chat) => chat::chat(session, chat, screen).await,
         CliCommand::Resume(resume) => run::resume(session, resume, screen).await,
+        CliCommand::Approve(approve) => decide::approve(session, approve, screen).await,
+        CliCommand::Deny(deny) => decide::deny(session, deny, screen).await,
+        CliCommand::Answer(answer) => decide::answer(session, answer, screen).await,
         CliCommand::Create(create) => run::create(session, create, screen).await,
         CliCommand::Message(message) => signal::message(session, message, screen).await,
         CliCommand::List(list) => list::list(session, list, screen).await,

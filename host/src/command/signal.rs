@@ -214,6 +214,7 @@ async fn send_signal(
     let in_vain = name == "raise" && record.cause.as_ref().is_some_and(is_in_vain);
     let can_go_on = record.status == "suspended"
         && !in_vain
+        && view::thread_needs(&record).calls().is_empty()
         && find_reached_cap(&record, &record.limits).is_none();
     let dead = record
         .run

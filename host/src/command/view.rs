@@ -8,7 +8,7 @@ use threadkeep::driver::ThreadCosts;
 use threadkeep::wit;
 use threadkeep_cli::answer::{
     AccountFigures, AccountView, EventView, ForkView, LimitsView, RunView, StateView, StatusCause,
-    ThreadCost, ThreadRow, ThreadView, UnreadableRow,
+    ThreadCost, ThreadNeeds, ThreadRow, ThreadView, UnreadableRow,
 };
 use threadkeep_cli::args::CapArgs;
 
@@ -56,6 +56,7 @@ pub fn thread_row(thread: &wit::registry::Row) -> ThreadRow {
         directive: thread.directive.clone(),
         status: thread.status.clone(),
         outcome: ended.then(|| thread.status.clone()),
+        waits_for: ThreadNeeds::new(parse_json(thread.waits_for.as_deref().unwrap_or_default())),
         title: thread.title.clone(),
         agent: thread.agent.clone(),
         task: thread.task.clone(),
@@ -94,6 +95,7 @@ pub fn thread(thread: &wit::Thread) -> ThreadView {
         status: thread.status.clone(),
         outcome: thread.outcome.clone(),
         cause: thread.cause.as_ref().map(cause),
+        waits_for: ThreadNeeds::new(more["waits_for"].clone()),
         title: thread.title.clone(),
         agent: thread.agent.clone(),
         task: thread.task.clone(),
@@ -118,6 +120,11 @@ pub fn thread(thread: &wit::Thread) -> ThreadView {
         created: format_rfc3339(thread.created),
         updated: format_rfc3339(thread.updated),
     }
+}
+
+/// Returns what a thread waits for.
+pub fn thread_needs(thread: &wit::Thread) -> ThreadNeeds {
+    ThreadNeeds::new(parse_json(&thread.more)["waits_for"].take())
 }
 
 /// Converts the place at which a thread was forked.

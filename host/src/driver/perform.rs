@@ -13,6 +13,7 @@ use crate::models::{
     BoxFuture, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, ModelProvider,
     OnDelta, ReplyDelta,
 };
+use crate::tools::{ToolRequest, ToolResult};
 use crate::wit::{self, llm, runner};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -371,9 +372,12 @@ impl Run<'_> {
         });
         let longest = Duration::from_millis(call.timeout.into()).min(left);
         let tools = &*self.driver.tools;
-        let called =
-            self.permit()
-                .call_tool_unsettled(tools, (&call.name, &call.arguments), longest);
+        let request = ToolRequest {
+            name: &call.name,
+            arguments: &call.arguments,
+            approved: call.approved,
+        };
+        let called = self.permit().call_tool_unsettled(tools, request, longest);
         let (called, settling) = called.await;
         let ToolCallOutcome {
             result,
@@ -389,7 +393,7 @@ impl Run<'_> {
         let outcome = wit::ToolOutcome {
             version: call.version,
             index: call.index,
-            state: if interrupted { "interrupted" } else { "done" }.to_owned(),
+            state: outcome_state(interrupted, &result).to_owned(),
             failed: result.failed,
             content: wit::text_content(&result.content),
             patches: result.patches,
@@ -516,6 +520,15 @@ fn step_phase(step: &runner::Step) -> StepPhase {
     let summarizes = more["phase"] == "summarizing";
     StepPhase {
         hand_off: summarizes.then(|| (number("tokens"), number("window"))),
+    }
+}
+
+/// Returns what became of a call, as the component is told.
+fn outcome_state(interrupted: bool, result: &ToolResult) -> &'static str {
+    match (interrupted, result.needs_consent) {
+        (true, _) => "interrupted",
+        (false, true) => "needs-consent",
+        (false, false) => "done",
     }
 }
 

@@ -46,6 +46,9 @@ pub struct Policy {
     pub models: Option<BTreeMap<String, Option<ModelPrices>>>,
     /// Tools that may be called: names, with `*` for any ending.
     pub tools: Option<Vec<String>>,
+    /// Tools of which each call needs a person's consent, in every thread: names, with `*` for any
+    /// ending.
+    pub approvals: Vec<String>,
     /// Providers that may be used, by their names in the tenant's table.
     pub providers: Option<BTreeMap<String, ProviderGrant>>,
     /// Bounds on what passes through the host.
@@ -114,6 +117,7 @@ impl Policy {
             limits: Map::new(),
             models: None,
             tools: None,
+            approvals: Vec::new(),
             providers: None,
             ceilings: HostCeilings::none(),
             unknown_bill: UnknownBill::default(),
@@ -151,6 +155,13 @@ impl Policy {
         self.tools
             .as_ref()
             .is_none_or(|tools| tools.iter().any(|pattern| matches_pattern(pattern, tool)))
+    }
+
+    /// True if a call of this tool needs a person's consent.
+    pub fn needs_approval(&self, tool: &str) -> bool {
+        let tool = tool_capability(tool);
+        let mut patterns = self.approvals.iter();
+        patterns.any(|pattern| matches_pattern(&tool_capability(pattern), &tool))
     }
 
     /// The cap that no thread may exceed, in the unit of its record: nano-USD, milliseconds, or a
@@ -198,13 +209,25 @@ impl Policy {
     pub(crate) fn to_guest_document(&self) -> Value {
         let mut document = json!({"limits": self.limits});
         if let Some(tools) = &self.tools {
-            let capabilities = tools.iter().map(|tool| format!("execute.tool.{tool}"));
+            let capabilities = tools.iter().map(|tool| tool_capability(tool));
             document["capabilities"] = capabilities.collect::<Vec<_>>().into();
+        }
+        if !self.approvals.is_empty() {
+            let approvals = self.approvals.iter().map(|tool| tool_capability(tool));
+            document["approvals"] = approvals.collect::<Vec<_>>().into();
         }
         if self.unknown_bill == UnknownBill::Full {
             document["unknown_bill"] = "full".into();
         }
         document
+    }
+}
+
+/// The capability of a tool. A pattern that is written as one stays as it is.
+fn tool_capability(tool: &str) -> String {
+    match tool.starts_with("execute.tool.") {
+        true => tool.to_owned(),
+        false => format!("execute.tool.{tool}"),
     }
 }
 

@@ -15,11 +15,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The keys of a policy file.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "preset",
     "limits",
     "models",
     "tools",
+    "approvals",
     "providers",
     "ceilings",
     "unknown_bill",
@@ -63,6 +64,7 @@ pub(super) fn parse_policy(text: &str, name: &str) -> Result<Policy, LibraryErro
         limits: parse_limits(&reader, root.get("limits"))?,
         models: parse_models(&reader, root.get("models"))?,
         tools: parse_texts(&reader, &["tools"], root.get("tools"))?,
+        approvals: parse_texts(&reader, &["approvals"], root.get("approvals"))?.unwrap_or_default(),
         providers: parse_providers(&reader, root.get("providers"))?,
         ceilings: parse_ceilings(&reader, root.get("ceilings"))?,
         unknown_bill: parse_unknown_bill(&reader, root)?,

@@ -37,13 +37,24 @@ impl ToolSet for JoinedTools {
     fn call<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {
         match self.owners.get(name) {
             Some(owner) => owner.call(name, arguments),
-            None => Box::pin(async move {
-                ToolResult::failure(format!(
-                    "there is no tool {name}: call one of those offered"
-                ))
-            }),
+            None => no_such_tool(name),
         }
     }
+
+    fn call_approved<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {
+        match self.owners.get(name) {
+            Some(owner) => owner.call_approved(name, arguments),
+            None => no_such_tool(name),
+        }
+    }
+}
+
+fn no_such_tool(name: &str) -> BoxFuture<'_, ToolResult> {
+    Box::pin(async move {
+        ToolResult::failure(format!(
+            "there is no tool {name}: call one of those offered"
+        ))
+    })
 }
 
 #[cfg(test)]

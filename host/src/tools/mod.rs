@@ -99,6 +99,9 @@ pub struct ToolResult {
     pub patches: String,
     /// Operations on the thread's state: a JSON list, or empty.
     pub operations: String,
+    /// True if the call did not run and a person has to decide about it: see
+    /// [`ToolResult::needs_consent`].
+    pub needs_consent: bool,
 }
 
 impl ToolResult {
@@ -110,6 +113,17 @@ impl ToolResult {
             cost_nanos: 0,
             patches: String::new(),
             operations: String::new(),
+            needs_consent: false,
+        }
+    }
+
+    /// Makes the result of a call that did not run, because a person has to decide about it first;
+    /// `why` is shown to that person. The call is handed out again once it is approved:
+    /// [`ToolSet::call_approved`].
+    pub fn needs_consent(why: impl Into<String>) -> Self {
+        Self {
+            needs_consent: true,
+            ..Self::ok(why)
         }
     }
 
@@ -173,6 +187,17 @@ pub(crate) fn bound_edits(mut result: ToolResult) -> ToolResult {
     result
 }
 
+/// One call of a tool, as it is handed to a set of tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolRequest<'a> {
+    /// Name of the tool.
+    pub name: &'a str,
+    /// JSON text that parsed as an object.
+    pub arguments: &'a str,
+    /// True if a person has approved the call.
+    pub approved: bool,
+}
+
 /// A set of tools. Dropping the future abandons the call.
 pub trait ToolSet: Send + Sync {
     /// Returns every tool of this set, in a fixed order.
@@ -181,4 +206,10 @@ pub trait ToolSet: Send + Sync {
     /// Runs one call. `arguments` is JSON text that parsed as an object. An unknown name is a
     /// failed result.
     fn call<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult>;
+
+    /// Runs one call that a person has approved. A set whose tools never ask by themselves leaves
+    /// it as it is.
+    fn call_approved<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {
+        self.call(name, arguments)
+    }
 }

@@ -243,6 +243,12 @@ fn broken_call_rounds_are_reported() {
             "open",
             set_fields_sql("head", "open", "'$.round.calls[0].index', 77"),
         ),
+        // A call that was handed out although nobody has approved it.
+        (
+            Calls,
+            "open",
+            set_fields_sql("head", "open", "'$.round.calls[0].consent', 'given'"),
+        ),
     ];
     check_violations(&cases);
 }

@@ -211,6 +211,7 @@ fn the_page_about_policies_has_every_key() {
         limits,
         models,
         tools,
+        approvals,
         providers,
         ceilings,
         unknown_bill,
@@ -224,6 +225,7 @@ fn the_page_about_policies_has_every_key() {
         providers.map(|p| p.len()),
     );
     assert_eq!(lists, (Some(2), Some(2), Some(4)));
+    assert_eq!(approvals, ["send_*", "spawn_thread"]);
     assert_eq!(
         (quota_bytes, book.as_deref()),
         (Some(500_000_000), Some("used.json"))

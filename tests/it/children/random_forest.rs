@@ -2,6 +2,7 @@
 //! are left are brought to their ends.
 
 mod continuations;
+mod decisions;
 mod due_threads;
 
 use super::random_requests::{DEPTH, RandomCall, TreeRequest, WIDTH, caps, spawn};
@@ -161,6 +162,7 @@ impl RandomForest {
             }
             TreeRequest::Fork(t, v) => self.fork(t, v),
             TreeRequest::Full(t) => self.fill_window(t),
+            TreeRequest::Decide(t, kind) => self.decide_one(t, kind),
             TreeRequest::StepBack(seconds) => {
                 use threadkeep::clock::{ClockTime, HostClock};
                 let seconds = self.world.clock.now().seconds - i64::from(seconds);
@@ -398,6 +400,7 @@ impl RandomForest {
             },
             RandomCall::Read => ("read", json!({})),
             RandomCall::Write => ("write", json!({})),
+            RandomCall::Consent => ("ask", json!({})),
             RandomCall::Wrong => ("spwan", json!({})),
         };
         Some((name, arguments.to_string()))

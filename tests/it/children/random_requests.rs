@@ -23,6 +23,8 @@ pub enum RandomCall {
     Look(u8),
     Read,
     Write,
+    /// A call that needs a person's consent.
+    Consent,
     Wrong,
 }
 
@@ -53,6 +55,8 @@ pub enum TreeRequest {
     Fork(u8, u8),
     /// The provider reports that the window is nearly full.
     Full(u8),
+    /// A person decides about a call.
+    Decide(u8, u8),
 }
 
 fn call() -> impl Strategy<Value = RandomCall> {
@@ -67,6 +71,7 @@ fn call() -> impl Strategy<Value = RandomCall> {
         2 => any::<u8>().prop_map(Look),
         2 => Just(Read),
         1 => Just(Write),
+        2 => Just(Consent),
         1 => Just(Wrong),
     ]
 }
@@ -93,6 +98,7 @@ pub fn request() -> impl Strategy<Value = TreeRequest> {
         3 => (any::<u8>(), any::<bool>()).prop_map(|(t, i)| Resume(t, i)),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(t, v)| Fork(t, v)),
         6 => any::<u8>().prop_map(Full),
+        4 => (any::<u8>(), any::<u8>()).prop_map(|(t, k)| Decide(t, k)),
     ]
 }
 

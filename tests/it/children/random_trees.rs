@@ -36,8 +36,11 @@ proptest! {
 }
 
 /// Outcomes that must each occur among the same number of histories of these requests.
-const OUTCOMES: [&str; 60] = [
+const OUTCOMES: [&str; 65] = [
     "aggregate_results",
+    "answer",
+    "approve",
+    "approve while it runs",
     "cancel",
     "cancel refused",
     "cancel_thread",
@@ -46,6 +49,7 @@ const OUTCOMES: [&str; 60] = [
     "claim refused",
     "completed before its children",
     "costly",
+    "deny",
     "due",
     "fail",
     "fork",
@@ -79,6 +83,7 @@ const OUTCOMES: [&str; 60] = [
     "start refused",
     "stop",
     "summary",
+    "suspended approval_needed",
     "suspended by its child spend_exceeded",
     "suspended depth_exceeded",
     "suspended provider_permanent",

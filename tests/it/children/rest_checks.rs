@@ -201,6 +201,7 @@ impl RandomForest {
             let raise = Signal::Raise(CapRaise { caps, through });
             let _ = self.world.service.signal(thread, &name, &raise);
         }
+        self.approve_all(id);
         let broke = loaded
             .head
             .value

@@ -152,6 +152,23 @@ fn chain_documents(project: &CliProject) -> CommandDocuments {
     ]
 }
 
+/// Documents of decisions about calls: of the answers that are no runs.
+fn decision_documents() -> CommandDocuments {
+    let project = crate::approvals::commands::asking_project();
+    for id in ["t", "u"] {
+        project.json(&["run", "look", "--id", id]);
+    }
+    let decide = |arguments: &[&str]| project.json(&[arguments, &["--no-run"]].concat());
+    vec![
+        ("approve", vec![decide(&["approve", "t", "call_2_1"])]),
+        ("deny", vec![decide(&["deny", "t"])]),
+        (
+            "answer",
+            vec![decide(&["answer", "u", "call_2_1", "Milk."])],
+        ),
+    ]
+}
+
 fn chat_documents(project: &CliProject) -> CommandDocuments {
     let created = project.json(&["create", "--id", "chat"]);
     let titled = project.json(&["title", "chat", "A chat"]);
@@ -319,13 +336,12 @@ fn may_be_absent(name: &str, path: &str) -> bool {
 fn every_document_has_the_fields_that_the_page_names() {
     let tables = tables();
     let project = CliProject::new();
-    let documents = [
-        run_documents(&project),
-        chat_documents(&project),
-        chain_documents(&project),
-        upkeep_documents(&project),
-    ];
-    let documents = merge_documents(documents.concat());
+    let mut documents = decision_documents();
+    documents.extend(run_documents(&project));
+    documents.extend(chat_documents(&project));
+    documents.extend(chain_documents(&project));
+    documents.extend(upkeep_documents(&project));
+    let documents = merge_documents(documents);
     for (name, documents) in &documents {
         let mut opaque = BTreeSet::new();
         let said = paths(&tables, name, "", &mut opaque);

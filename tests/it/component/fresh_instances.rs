@@ -9,7 +9,7 @@ use crate::runner::random_requests::{RunnerRequest, request};
 use proptest::collection::vec;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -120,6 +120,7 @@ impl EngineTenant {
             RunnerRequest::Claim(t, proof) => self.claim(&pick(self, t), proof).await,
             RunnerRequest::Recover(t) => self.recover(&pick(self, t)).await,
             RunnerRequest::Signal(t, name, kind) => self.signal(&pick(self, t), name, kind).await,
+            RunnerRequest::Decide(t, _, kind) => self.decide(&pick(self, t), kind).await,
             RunnerRequest::Own(t, ref own) => self.perform_loop_request(&pick(self, t), own).await,
             RunnerRequest::Advance(millis) => {
                 self.clock.advance(Duration::from_millis(millis.into()))
@@ -254,6 +255,26 @@ impl EngineTenant {
         let name = format!("s{}", name % 8);
         let signalled = self.tenant.signal(thread, &name, what).await;
         self.note("signal", signalled);
+    }
+
+    /// Decides about the first call that waits, or about one that was never made.
+    async fn decide(&mut self, thread: &str, kind: u8) {
+        let found = self.tenant.get(thread).await;
+        let more = self
+            .note("get", found)
+            .map_or(String::new(), |found| found.more);
+        let more: Value = serde_json::from_str(&more).unwrap_or_default();
+        let call = more["waits_for"]["calls"][0]["call"].as_str();
+        let call = call.unwrap_or("call_999999_0");
+        let decision = match kind % 3 {
+            0 => json!({"call": call, "approve": true}),
+            1 => json!({"call": call, "approve": false, "note": "no"}),
+            _ => json!({"call": call, "answer": "yes"}),
+        };
+        let what = SignalKind::Decision(decision.to_string());
+        let key = format!("d{}", self.answers.len());
+        let decided = self.tenant.signal(thread, &key, what).await;
+        self.note("decide", decided);
     }
 
     async fn perform_loop_request(&mut self, thread: &str, request: &external_loop::LoopRequest) {

@@ -3,7 +3,7 @@
 mod children;
 mod crashes;
 mod driven;
-mod fixture;
+pub mod fixture;
 mod money;
 mod names;
 mod owed_sweeps;

@@ -60,6 +60,7 @@ fn a_thread_that_has_not_ended_gets_no_successor() {
         let loaded = world.service.load(&thread).unwrap();
         let request = ResumeRequest {
             start: StartRequest {
+                round: None,
                 input: None,
                 holder: "h/1",
                 key: "k",

@@ -9,9 +9,10 @@ use threadkeep_component::service::progress::ProgressVerdict;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{
-    DecisionInputs, HolderProof, LlmFailure, ReplyBlock, Signal, StepOutcome, StepSubmission,
+    CallDecision, DecisionInputs, HolderProof, LlmFailure, ReplyBlock, Signal, StepOutcome,
+    StepSubmission, ToolState,
 };
-use threadkeep_core::thread::StepKind;
+use threadkeep_core::thread::{DecisionVerdict, StepKind, ThreadStatus};
 
 /// One request; the first number picks the thread.
 #[derive(Debug, Clone)]
@@ -28,6 +29,7 @@ pub enum RunnerRequest {
     Claim(u8, u8),
     Recover(u8),
     Signal(u8, u8, u8),
+    Decide(u8, u8, u8),
     Own(u8, external_loop::LoopRequest),
     Advance(u32),
     StepBack(u16),
@@ -48,6 +50,7 @@ pub fn request() -> impl Strategy<Value = RunnerRequest> {
         3 => (any::<u8>(), any::<u8>()).prop_map(|(t, p)| Claim(t, p)),
         2 => any::<u8>().prop_map(Recover),
         4 => (any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(t, n, k)| Signal(t, n, k)),
+        6 => (any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(t, c, k)| Decide(t, c, k)),
         12 => (any::<u8>(), external_loop::request()).prop_map(|(t, own)| Own(t, own)),
         3 => any::<u32>().prop_map(|n| Advance(n % 2_000_000)),
         1 => any::<u16>().prop_map(StepBack),
@@ -120,6 +123,13 @@ fn every_kind_of_answer_occurs() {
         "signal",
         "signal seen",
         "signal refused",
+        "approve",
+        "deny",
+        "answer",
+        "decision seen",
+        "decision refused",
+        "decision while it runs",
+        "asked by its tool",
         "open",
         "open refused",
         "append",
@@ -160,6 +170,7 @@ fn perform(world: &mut RunnerFixture, request: RunnerRequest) {
         Claim(t, proof) => claim(world, &pick(world, t), proof),
         Recover(t) => recover(world, &pick(world, t)),
         Signal(t, name, kind) => signal(world, &pick(world, t), name, kind),
+        Decide(t, call, kind) => decide(world, &pick(world, t), call, kind),
         Own(t, own) => external_loop::perform(world, &pick(world, t), own),
         Advance(millis) => world.advance(u64::from(millis)),
         StepBack(seconds) => {
@@ -269,13 +280,15 @@ fn submit(
 fn answer(world: &mut RunnerFixture, thread: &str, kind: u8) {
     match world.pending(thread) {
         Some(StepKind::CallLlm) => {
-            let outcome = match kind % 9 {
+            let outcome = match kind % 11 {
                 0 => says("done"),
                 1 => calls(&[("read", "{}")]),
                 2 => calls(&[("write", "{\"a\": 1}"), ("read", "{}")]),
                 3 => calls(&[("raed", "{}")]),
                 4 => calls(&[("read", "not json"), ("write", "{}")]),
                 5 => calls(&[("ask", "{}")]),
+                9 => calls(&[("ask", "{}"), ("write", "{}"), ("ask", "{}")]),
+                10 => calls(&[("read", "{}"), ("ask", "{}")]),
                 6 => reply(
                     vec![ReplyBlock::Text {
                         text: "free".to_owned(),
@@ -294,7 +307,11 @@ fn answer(world: &mut RunnerFixture, thread: &str, kind: u8) {
             submit(world, thread, StepKind::CallLlm, outcome, "reply");
         }
         Some(StepKind::CallTools) => {
-            let outcome = world.outcomes_with_state(thread);
+            let mut outcome = world.outcomes_with_state(thread);
+            if let (true, StepOutcome::ToolOutcomes(outcomes)) = (kind % 5 == 0, &mut outcome) {
+                outcomes[0].state = ToolState::NeedsConsent;
+                world.count("asked by its tool");
+            }
             submit(world, thread, StepKind::CallTools, outcome, "tools");
         }
         Some(StepKind::Wait) => {
@@ -383,5 +400,38 @@ fn signal(world: &mut RunnerFixture, thread: &str, name: u8, kind: u8) {
         Ok(after) if after.head == before.head => world.count("signal seen"),
         Ok(_) => world.count("signal"),
         Err(_) => world.count("signal refused"),
+    }
+}
+
+/// Decides about an open call of the thread, or about one that is not open.
+fn decide(world: &mut RunnerFixture, thread: &str, call: u8, kind: u8) {
+    let before = world.service.load(thread).unwrap();
+    let head = &before.head.value;
+    let open = head.round.as_ref();
+    let (version, calls) = open.map_or((head.version, 3), |open| (open.version, open.calls.len()));
+    let at = usize::from(call) % calls;
+    let index = open.map_or(0, |open| open.calls[at].index);
+    let (verdict, what) = match kind % 3 {
+        0 => (DecisionVerdict::Approve, "approve"),
+        1 => (DecisionVerdict::Deny, "deny"),
+        _ => (DecisionVerdict::Answer, "answer"),
+    };
+    let decision = CallDecision {
+        version,
+        index,
+        verdict,
+        text: (kind % 2 == 0 || verdict == DecisionVerdict::Answer).then(|| "words 漢".to_owned()),
+    };
+    let name = format!("d{}", call % 16);
+    let signal = Signal::Decision(decision);
+    match world.service.signal(thread, &name, &signal) {
+        Ok(after) if after.head == before.head => world.count("decision seen"),
+        Ok(_) => {
+            world.count(what);
+            if head.status == ThreadStatus::Running {
+                world.count("decision while it runs");
+            }
+        }
+        Err(_) => world.count("decision refused"),
     }
 }

@@ -193,6 +193,8 @@ fn not_appendable_error(place: &str, kind: &str) -> Error {
         | "resumed"
         | "cancelled"
         | "raised"
+        | "decision"
+        | "consent_asked"
         | "charged"
         | "usage_corrected"
         | "context_injected"

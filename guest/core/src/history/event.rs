@@ -3,8 +3,10 @@
 //! An event is stored as a JSON object whose `type` names it. Unknown types are kept as they are,
 //! so that an older component reads a newer history.
 
+use super::consent_events::{ConsentAsked, DecisionEvent};
+use super::unknown_event::UnknownEvent;
 use crate::json::record::{record, words};
-use crate::json::{FromJson, JsonError, JsonObject, JsonValue, ToJson};
+use crate::json::{FromJson, JsonError, JsonValue, ToJson};
 use crate::ledger::Usage;
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
@@ -26,14 +28,14 @@ macro_rules! events {
             pub fn kind(&self) -> &str {
                 match self {
                     $(Self::$variant(_) => $name,)*
-                    Self::Other(later) => &later.kind,
+                    Self::Other(later) => later.kind(),
                 }
             }
 
             fn write_fields(&self, out: &mut String) {
                 match self {
                     $(Self::$variant(payload) => payload.write(out),)*
-                    Self::Other(later) => later.fields.write(out),
+                    Self::Other(later) => later.write_fields(out),
                 }
             }
 
@@ -76,6 +78,10 @@ events! {
     UsageCorrected(UsageCorrected) = "usage_corrected",
     /// Caps were lifted.
     Raised(RaisedEvent) = "raised",
+    /// A person decided about a call that needs consent.
+    Decision(DecisionEvent) = "decision",
+    /// A tool that was called asks for consent itself.
+    ConsentAsked(ConsentAsked) = "consent_asked",
     /// The thread got a title.
     Title(TitleEvent) = "title",
     /// An application's own event, which no model is sent.
@@ -114,29 +120,6 @@ impl FromJson for Event {
 
     fn placeholder() -> Self {
         Self::Title(TitleEvent { title: None })
-    }
-}
-
-/// An event of a later version, kept as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownEvent {
-    kind: String,
-    fields: JsonValue<'static>,
-}
-
-impl UnknownEvent {
-    fn new(value: JsonValue<'_>) -> Self {
-        let kind = value.get("type").and_then(JsonValue::as_str);
-        let kind = kind.unwrap_or("other").to_owned();
-        let mut fields = match value.into_owned() {
-            JsonValue::Object(fields) => fields,
-            _ => JsonObject::new(),
-        };
-        fields.shift_remove("type");
-        Self {
-            kind,
-            fields: JsonValue::Object(fields),
-        }
     }
 }
 

@@ -145,6 +145,14 @@ pub fn call_id(version: u64, index: u32) -> String {
     format!("call_{version}_{index}")
 }
 
+/// Returns the version and the index of a call by its id; `None` for another text.
+pub fn parse_call_id(id: &str) -> Option<(u64, u32)> {
+    let (version, index) = id.strip_prefix("call_")?.split_once('_')?;
+    let call = (version.parse().ok()?, index.parse().ok()?);
+    // One call has one id: no sign and no leading zero.
+    (call_id(call.0, call.1) == id).then_some(call)
+}
+
 /// Returns the messages that an entry adds to a conversation, as JSON texts, in order.
 pub fn provider_messages(entry: &Entry) -> Vec<String> {
     provider_messages_of(entry.version, &entry.events)
@@ -268,6 +276,8 @@ fn provider_blocks(
         | Event::Charged(_)
         | Event::UsageCorrected(_)
         | Event::Raised(_)
+        | Event::Decision(_)
+        | Event::ConsentAsked(_)
         | Event::Title(_)
         | Event::Note(_)
         | Event::ContextLimitReached(_)

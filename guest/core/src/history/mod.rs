@@ -3,15 +3,18 @@
 
 mod appended_event;
 mod charges;
+mod consent_events;
 mod entry;
 mod event;
 mod message;
+mod unknown_event;
 
 pub use appended_event::{
     APPEND_BYTES_MAX, APPEND_EVENTS_MAX, AppendedEvent, AppendedResult, check_append_bytes,
     parse_events,
 };
 pub use charges::UnknownCharges;
+pub use consent_events::{ConsentAsked, DecisionEvent};
 pub use entry::{
     AdmittedAttempt, CommitReason, CostSource, Entry, RunEnd, SettledHold, StepAnswer,
 };
@@ -23,6 +26,6 @@ pub use event::{
 };
 pub use message::{
     MESSAGE_BYTES_MAX, ProviderRole, ProviderText, call_id, closed_calls, cut_escaped,
-    escaped_bytes, is_user_text, parse_user, provider_messages, provider_messages_of,
+    escaped_bytes, is_user_text, parse_call_id, parse_user, provider_messages, provider_messages_of,
     provider_role, provider_texts_of,
 };

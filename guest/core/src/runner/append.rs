@@ -19,7 +19,7 @@ use crate::history::{
 use crate::json;
 use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
 use crate::state::StateEdits;
-use crate::thread::{InboxMessage, RoundCall, ThreadStatus, ToolRound};
+use crate::thread::{CallConsent, InboxMessage, RoundCall, ThreadStatus, ToolRound};
 
 /// A caller's request to append events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,6 +147,8 @@ struct OpenCall {
     idempotent: bool,
     /// True if the call waits for children. It stays a wait whatever is appended.
     waits: bool,
+    /// State of the consent that the call needs. No result takes the place of a decision.
+    consent: Option<CallConsent>,
 }
 
 /// Checker of the order of appended events: the open calls, and the last author.
@@ -182,6 +184,7 @@ impl AppendValidator {
                     id: used.id.clone(),
                     idempotent: call.idempotent,
                     waits: call.waits,
+                    consent: call.consent,
                 });
             }
         }
@@ -274,6 +277,7 @@ impl AppendValidator {
             // Only the host knows what its tools do.
             idempotent: false,
             waits: false,
+            consent: None,
         });
         Ok(())
     }
@@ -304,6 +308,9 @@ impl AppendValidator {
         };
         if second.is_some() {
             return refuse("names more than one open call by its id: name it by version and index");
+        }
+        if self.open[at].consent == Some(CallConsent::Asked) {
+            return refuse("is of a call that waits for a decision: approve, deny or answer it");
         }
         let open = self.open.remove(at);
         if given.name.as_ref().is_some_and(|name| *name != open.name) {
@@ -342,6 +349,7 @@ impl AppendValidator {
             waits: open.waits,
             index: open.index,
             idempotent: open.idempotent,
+            consent: open.consent,
         });
         change.head.round = self.open.first().map(|open| ToolRound {
             version: open.version,

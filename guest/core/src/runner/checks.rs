@@ -1,7 +1,8 @@
 //! Checks that several operations of the runner share: who may start, hold or write, and with what.
 
 use super::OPEN_MILLIS_MAX;
-use crate::error::Error;
+use super::consent::undecided_ids;
+use crate::error::{self, Error};
 use crate::limits::ThreadCaps;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
@@ -50,6 +51,11 @@ pub(super) fn check_may_start(
     }
     match head.status {
         ThreadStatus::Created | ThreadStatus::Idle => {}
+        ThreadStatus::Suspended if head.awaits_decision() => {
+            let ids = undecided_ids(&head).join(", ");
+            let advice = format!("approve, deny or answer {}", error::cut(&ids, 500));
+            return Err(refused_error(loaded, &advice));
+        }
         ThreadStatus::Suspended => {
             if let Some(cause) = find_reached_cap(&head, ceiling) {
                 return Err(Error::Exceeded(cause));

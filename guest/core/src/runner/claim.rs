@@ -77,7 +77,12 @@ pub fn claim(
         return recover(loaded, round, partial, inputs.mail, moment);
     }
     let pin = require_pin(loaded, pin)?;
-    let DecisionInputs { mail, waiting, .. } = inputs;
+    let DecisionInputs {
+        mail,
+        waiting,
+        decided,
+        ..
+    } = inputs;
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     fence_holder(&mut change, round, partial);
     change.head.holder = Some(holder.to_owned());
@@ -86,6 +91,7 @@ pub fn claim(
         Some(cause) => RunTransition::Suspend(cause),
         None => RunTransition::Continue {
             wait: waiting,
+            decided,
             tool_millis: slowest_tool_millis(pin),
         },
     };

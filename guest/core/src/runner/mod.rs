@@ -8,9 +8,11 @@
 
 mod admission;
 mod append;
+mod call_decision;
 mod checks;
 mod children;
 mod claim;
+mod consent;
 mod ending;
 mod external_hold;
 mod external_loop;
@@ -39,16 +41,19 @@ mod submission;
 mod submit;
 mod successor;
 mod summary_attempt;
+mod suspension;
 mod transition;
 mod usage_correction;
 
 pub use append::{AppendRequest, append};
+pub use call_decision::{ANSWER_TEXT_BYTES_MAX, CallDecision, NOTE_BYTES_MAX};
 pub use children::{
-    ANSWER_BYTES_MAX, ChildSnapshot, DEPTH_MAX, DecisionInputs, PreparedCall, SENT_BYTES_MAX,
-    SPAWNS_MAX, SpawnRequest, WaitRequest, apply_intent, child_bounds, finish_propagation,
-    propagate_intent,
+    ANSWER_BYTES_MAX, ChildSnapshot, DEPTH_MAX, DecidedCall, DecisionInputs, PreparedCall,
+    SENT_BYTES_MAX, SPAWNS_MAX, SpawnRequest, WaitRequest, apply_intent, child_bounds,
+    finish_propagation, propagate_intent,
 };
 pub use claim::{HolderProof, KeptPartial, claim, recover};
+pub use consent::decision_key;
 pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
 pub use external_loop::{LoopEnding, LoopFailure, close, open};
 pub use fork::{FORKED, ForkPoint, ForkRequest, fork};
@@ -69,6 +74,7 @@ pub use submit::submit;
 pub use summary_attempt::summary_terms;
 #[cfg(test)]
 pub(crate) use summary_attempt::terms_within;
+pub use suspension::{NeedsDetail, suspension_needs};
 
 use crate::continuation::WindowNeeds;
 use crate::error::Error;

@@ -20,7 +20,11 @@ pub(super) fn interrupt_calls(
         .copied()
         .partition(|call| which(call.idempotent));
     for call in gone {
-        let result = interrupted_result((round.version, call.index), names(call.index));
+        let place = (round.version, call.index);
+        let result = match call.was_not_run() {
+            true => undecided_result(place, names(call.index)),
+            false => interrupted_result(place, names(call.index)),
+        };
         change.push_event(Event::ToolResult(result));
     }
     if !open.is_empty() {
@@ -41,6 +45,15 @@ pub(super) fn interrupted_result((version, index): (u64, u32), name: String) -> 
         failed: true,
         state: ToolResultState::Interrupted,
         cost: NanoUsd::ZERO,
+    }
+}
+
+/// Returns the result of a call that waited for a decision when its run ended: it never ran.
+fn undecided_result(place: (u64, u32), name: String) -> ToolResult {
+    ToolResult {
+        text: "not run: the run was ended before the call was allowed".into(),
+        state: ToolResultState::Denied,
+        ..interrupted_result(place, name)
     }
 }
 

@@ -14,7 +14,8 @@
 use super::CommitDecision;
 use super::admission::{AttemptAdmission, AttemptNeeds, admit_attempt, hand_out_step};
 use super::checks::require_pin;
-use super::children::{WaitOutcome, WaitRequest, begin_wait, missing_wait_error};
+use super::children::{DecidedCall, WaitOutcome, WaitRequest, begin_wait, missing_wait_error};
+use super::consent::{apply_decisions, suspend_for_decisions};
 use super::ending::{finish_run, suspend, suspend_in_wait, terminate};
 use super::hand_off_terms::{CarryTerms, PreparedHandOff};
 use super::handing_off::{HandOffStart, advance_hand_off, begin_after_overflow};
@@ -27,7 +28,7 @@ use crate::error::Error;
 use crate::history::{CommitReason, Entry};
 use crate::plan::ThreadChange;
 use crate::settings::PinnedSettings;
-use crate::thread::{StepKind, ThreadStatus};
+use crate::thread::{RoundCall, StepKind, ThreadStatus};
 
 /// Records of a run that its outcome needs.
 #[derive(Debug, Clone, Copy)]
@@ -136,10 +137,7 @@ pub(super) fn apply_transition(
     let called = match next {
         RunTransition::Suspend(cause) => {
             suspend(change, cause);
-            // A spawned child is more than the truth about what has happened: the margin of a full
-            // store is not for it.
-            let children = change.loaded_thread().chain.value.children;
-            change.closing &= change.chain.children == children;
+            keep_margin_from_spawns(change);
             return Ok(AppliedTransition::Recorded(CommitReason::Suspended));
         }
         RunTransition::Stop(cause) => {
@@ -168,9 +166,11 @@ pub(super) fn apply_transition(
             wait_for_retry(change, retry);
             ModelCall::Decided
         }
-        RunTransition::Continue { wait, tool_millis } => {
-            continue_round(change, records, wait.as_ref(), tool_millis)?
-        }
+        RunTransition::Continue {
+            wait,
+            decided,
+            tool_millis,
+        } => continue_round(change, records, (wait, decided), tool_millis)?,
     };
     let refused = change.head.status == ThreadStatus::Suspended;
     Ok(called.recorded_as(match happened {
@@ -231,18 +231,37 @@ fn open_call_names(
 fn continue_round(
     change: &mut ThreadChange<'_>,
     records: RunRecords<'_>,
-    wait: Option<&WaitRequest>,
+    (mut wait, decided): (Option<WaitRequest>, Vec<DecidedCall>),
     tool_millis: u64,
 ) -> Result<ModelCall, Error> {
+    let name_of = open_call_names(change, records.round);
+    if let Some(cause) = apply_decisions(change, &name_of, decided, &mut wait)? {
+        suspend(change, cause);
+        keep_margin_from_spawns(change);
+        return Ok(ModelCall::Decided);
+    }
     let Some(round) = &change.head.round else {
         return call_model_with_mail(change, records);
     };
-    if round.calls.iter().any(|call| !call.waits) {
+    if round.calls.iter().any(RoundCall::is_handed_out) {
         hand_out_or_suspend(change, StepKind::CallTools, tool_millis);
         return Ok(ModelCall::Decided);
     }
+    if round.calls.iter().any(RoundCall::is_undecided) {
+        suspend_for_decisions(change, &name_of);
+        keep_margin_from_spawns(change);
+        return Ok(ModelCall::Decided);
+    }
+    let wait = wait.as_ref();
     let outcome = begin_wait(change, wait.ok_or_else(missing_wait_error)?);
     apply_wait_outcome(change, records, outcome)
+}
+
+/// A spawned child is more than the truth about what has happened: the margin of a full store is
+/// not for it.
+fn keep_margin_from_spawns(change: &mut ThreadChange<'_>) {
+    let children = change.loaded_thread().chain.value.children;
+    change.closing &= change.chain.children == children;
 }
 
 fn call_model_with_mail(

@@ -1,6 +1,6 @@
 //! A reply of the model is settled and recorded: it ends the run, or opens a round of calls.
 
-use super::children::PreparedCall;
+use super::children::DecisionInputs;
 use super::failure::push_partial;
 use super::finish_reason::incomplete_reply_cause;
 use super::reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
@@ -23,7 +23,7 @@ pub(super) fn apply_completion(
     change: &mut ThreadChange<'_>,
     pin: &PinnedSettings,
     completion: LlmCompletion,
-    prepared: Vec<Option<PreparedCall>>,
+    inputs: DecisionInputs,
 ) -> Result<RunTransition, Error> {
     // Zeros beside a reply are no report: some gateways send them where they know nothing.
     let reported = completion.usage.filter(|usage| *usage != Usage::default());
@@ -70,8 +70,8 @@ pub(super) fn apply_completion(
     }
     let calls = calls
         .into_iter()
-        .zip(prepared.into_iter().chain(std::iter::repeat(None)));
-    open_round(change, pin, calls.collect(), &word)
+        .zip(inputs.prepared.into_iter().chain(std::iter::repeat(None)));
+    open_round(change, pin, calls.collect(), (&word, inputs.approvals))
 }
 
 /// Returns the cause for which a reply is no turn: it cannot be read, or is too large.
@@ -188,6 +188,7 @@ fn apply_final_reply(change: &mut ThreadChange<'_>, word: &str) -> RunTransition
     if !change.mail.is_empty() {
         return RunTransition::Continue {
             wait: None,
+            decided: Vec::new(),
             tool_millis: 0,
         };
     }

@@ -11,7 +11,7 @@ use crate::json;
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::settings::{PinnedSettings, is_builtin_tool};
-use crate::thread::{RoundCall, StatusCause, ToolRound};
+use crate::thread::{CallConsent, RoundCall, StatusCause, ToolRound};
 
 /// State of the calls of a reply while they are decided.
 #[derive(Default)]
@@ -33,18 +33,21 @@ struct ReplyCalls {
     stop: Option<StatusCause>,
     /// Reason why no call of the reply is run: the reply is not whole.
     not_run: Option<String>,
+    /// Patterns of calls that the operator wants to be approved.
+    approvals: Vec<String>,
 }
 
 /// Handles a reply with calls. Calls that cannot be run, and calls of the built-in tools, get their
-/// result at once; the others are handed out; a wait comes last.
+/// result at once; the others are handed out; those that need consent stay open; a wait comes last.
 pub(super) fn open_round(
     change: &mut ThreadChange<'_>,
     pin: &PinnedSettings,
     asked: Vec<(u32, Option<PreparedCall>)>,
-    word: &str,
+    (word, approvals): (&str, Vec<String>),
 ) -> Result<RunTransition, Error> {
     let mut calls = ReplyCalls {
         not_run: not_run_reason(word),
+        approvals,
         ..ReplyCalls::default()
     };
     for (place, (index, prepared)) in asked.into_iter().enumerate() {
@@ -79,6 +82,7 @@ pub(super) fn open_round(
     let wait = waiting.map(|waiting| waiting.with_reply_changes(change, spawned));
     Ok(RunTransition::Continue {
         wait,
+        decided: Vec::new(),
         tool_millis: calls.timeout,
     })
 }
@@ -109,24 +113,32 @@ fn decide_call(
         // The thread is to end: nothing more is performed, and calls without a result are
         // interrupted.
         (None, Some(_)) if change.head.intent.is_some() => {
-            calls.open.push(new_round_call(index, true, false));
+            calls.open.push(new_round_call(index, true));
+            return Ok(());
+        }
+        (None, prepared) if is_to_be_asked(pin, &used, prepared.as_ref(), &calls.approvals) => {
+            calls.open.push(RoundCall {
+                consent: Some(CallConsent::Asked),
+                ..new_round_call(index, true)
+            });
             return Ok(());
         }
         (None, None) if tool.is_some_and(|tool| is_builtin_tool(&tool.name)) => {
-            return Err(Error::Corrupt(format!(
-                "nobody prepared the call of {}",
-                used.name
-            )));
+            let message = format!("nobody prepared the call of {}", used.name);
+            return Err(Error::Corrupt(message));
         }
         (None, None) => {
             calls.timeout = calls.timeout.max(tool.map_or(0, |tool| tool.timeout));
             let idempotent = tool.is_some_and(|tool| tool.idempotent);
-            calls.open.push(new_round_call(index, idempotent, false));
+            calls.open.push(new_round_call(index, idempotent));
             return Ok(());
         }
         (None, Some(PreparedCall::Wait(waiting))) if calls.waiting.is_none() => {
             calls.waiting = Some(waiting);
-            calls.open.push(new_round_call(index, true, true));
+            calls.open.push(RoundCall {
+                waits: true,
+                ..new_round_call(index, true)
+            });
             return Ok(());
         }
         (None, Some(prepared)) => perform_prepared(change, prepared, share, calls)?,
@@ -144,6 +156,19 @@ fn decide_call(
         cost: NanoUsd::ZERO,
     }));
     Ok(())
+}
+
+/// Returns true if a person has to decide about a call, which can be performed: nobody is asked
+/// about one that cannot.
+fn is_to_be_asked(
+    pin: &PinnedSettings,
+    used: &ToolUse,
+    prepared: Option<&PreparedCall>,
+    approvals: &[String],
+) -> bool {
+    let tool = pin.find_tool(&used.name);
+    !matches!(prepared, Some(PreparedCall::Answer(_, true)))
+        && tool.is_some_and(|tool| pin.asks_for_consent(tool, approvals))
 }
 
 /// Performs a call of the built-in tools; returns the text and the state of its result.
@@ -165,11 +190,12 @@ fn perform_prepared(
     })
 }
 
-fn new_round_call(index: u32, idempotent: bool, waits: bool) -> RoundCall {
+fn new_round_call(index: u32, idempotent: bool) -> RoundCall {
     RoundCall {
         index,
         idempotent,
-        waits,
+        waits: false,
+        consent: None,
     }
 }
 

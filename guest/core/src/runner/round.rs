@@ -1,17 +1,19 @@
 //! The results of a round of calls, recorded together in the order of the calls.
 
 use super::ROUND_BYTES_MAX;
-use super::children::WaitRequest;
+use super::checks::slowest_tool_millis;
+use super::children::DecisionInputs;
 use super::open_calls::{cut_to_fit, tool_name_of};
 use super::outcome_edits::{ReturnedEdits, add_outcome_edits};
 use super::settlement::{count_time, record_tool_cost};
 use super::transition::RunTransition;
 use crate::error::Error;
-use crate::history::{Entry, Event, ToolResult, ToolResultState, call_id};
+use crate::history::{ConsentAsked, Entry, Event, ToolResult, ToolResultState, call_id};
 use crate::json::record::{record, words};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
-use crate::thread::{RoundCall, ToolRound};
+use crate::settings::PinnedSettings;
+use crate::thread::{CallConsent, RoundCall, ToolRound};
 
 /// Outcome of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,16 +47,20 @@ pub enum ToolState {
     Done,
     /// Unknown whether it ran.
     Interrupted,
+    /// It did not run: the tool asks for a person's consent, and its content says why.
+    NeedsConsent,
 }
 
-words!(ToolState { Done = "done", Interrupted = "interrupted" });
+words!(ToolState {
+    Done = "done", Interrupted = "interrupted", NeedsConsent = "needs-consent"
+});
 
 /// Records the results of a round; the run goes on with what is open.
 pub(super) fn apply_tool_results(
     change: &mut ThreadChange<'_>,
-    entry: Option<&Entry>,
+    (pin, entry): (&PinnedSettings, Option<&Entry>),
     outcomes: Vec<ToolOutcome>,
-    wait: Option<WaitRequest>,
+    inputs: DecisionInputs,
 ) -> Result<RunTransition, Error> {
     let round = change
         .head
@@ -67,45 +73,54 @@ pub(super) fn apply_tool_results(
     let share = ROUND_BYTES_MAX / outcomes.len().max(1);
     let name_of = |outcome: &ToolOutcome| tool_name_of(events, outcome.index);
     let names: Vec<String> = outcomes.iter().map(name_of).collect();
+    let notes = add_edits_of_outcomes(change, &round, &outcomes, &names)?;
+    let mut outcomes = outcomes.into_iter().zip(names).zip(notes);
+    let mut open = Vec::new();
+    for call in round.calls {
+        let outcome = match call.is_handed_out() {
+            true => outcomes.next(),
+            false => None,
+        };
+        let Some(((outcome, name), note)) = outcome else {
+            open.push(call);
+            continue;
+        };
+        record_tool_cost(change, outcome.cost);
+        open.extend(record_outcome(change, call, (name, note, share), outcome));
+    }
+    change.head.round = (!open.is_empty()).then_some(ToolRound {
+        version: round.version,
+        calls: open,
+    });
+    Ok(RunTransition::Continue {
+        wait: inputs.waiting,
+        decided: inputs.decided,
+        tool_millis: slowest_tool_millis(pin),
+    })
+}
+
+/// Adds the changes of the state that tools returned. Returns for each outcome why they were left
+/// out, if they were. A call that did not run has none.
+fn add_edits_of_outcomes(
+    change: &mut ThreadChange<'_>,
+    round: &ToolRound,
+    outcomes: &[ToolOutcome],
+    names: &[String],
+) -> Result<Vec<Option<String>>, Error> {
     let open = round.calls.iter();
     let open: Vec<String> = open
         .map(|call| call_id(round.version, call.index))
         .collect();
-    let returned = outcomes
-        .iter()
-        .zip(&names)
-        .map(|(outcome, name)| ReturnedEdits {
+    let returned = outcomes.iter().zip(names).map(|(outcome, name)| {
+        let ran = outcome.state != ToolState::NeedsConsent;
+        ReturnedEdits {
             call: (outcome.version, outcome.index),
             name,
-            patches: outcome.patches.as_deref(),
-            operations: outcome.operations.as_deref(),
-        });
-    let notes = add_outcome_edits(change, &returned.collect::<Vec<_>>(), &open)?;
-    for ((outcome, name), note) in outcomes.into_iter().zip(names).zip(notes) {
-        record_tool_cost(change, outcome.cost);
-        change.push_event(Event::ToolResult(ToolResult {
-            version: outcome.version,
-            index: outcome.index,
-            name,
-            failed: outcome.failed || note.is_some(),
-            text: noted_text(outcome.content, note, share),
-            state: if outcome.state == ToolState::Done {
-                ToolResultState::Done
-            } else {
-                ToolResultState::Interrupted
-            },
-            cost: outcome.cost,
-        }));
-    }
-    let waits: Vec<RoundCall> = round.calls.into_iter().filter(|call| call.waits).collect();
-    change.head.round = (!waits.is_empty()).then_some(ToolRound {
-        version: round.version,
-        calls: waits,
+            patches: outcome.patches.as_deref().filter(|_| ran),
+            operations: outcome.operations.as_deref().filter(|_| ran),
+        }
     });
-    Ok(RunTransition::Continue {
-        wait,
-        tool_millis: 0,
-    })
+    add_outcome_edits(change, &returned.collect::<Vec<_>>(), &open)
 }
 
 /// Cuts the text of a result to its share of the round, with a note after it.
@@ -119,12 +134,58 @@ fn noted_text(content: String, note: Option<String>, share: usize) -> String {
     }
 }
 
+/// Records the outcome of a call; returns the call if it stays open, because the tool asks for
+/// consent that it was not given.
+fn record_outcome(
+    change: &mut ThreadChange<'_>,
+    call: RoundCall,
+    (name, note, share): (String, Option<String>, usize),
+    outcome: ToolOutcome,
+) -> Option<RoundCall> {
+    let (version, index) = (outcome.version, outcome.index);
+    let failed = outcome.failed || note.is_some();
+    let text = noted_text(outcome.content, note, share);
+    let (state, failed, text) = match outcome.state {
+        ToolState::Done => (ToolResultState::Done, failed, text),
+        ToolState::Interrupted => (ToolResultState::Interrupted, failed, text),
+        ToolState::NeedsConsent if call.consent.is_none() => {
+            change.push_event(Event::ConsentAsked(ConsentAsked {
+                version,
+                index,
+                name,
+                text,
+                cost: outcome.cost,
+            }));
+            return Some(RoundCall {
+                idempotent: true,
+                consent: Some(CallConsent::Asked),
+                ..call
+            });
+        }
+        // It was approved, and a person is not asked twice about one call.
+        ToolState::NeedsConsent => {
+            let text = format!("not run: the tool asks again for consent: {text}");
+            (ToolResultState::Denied, true, text)
+        }
+    };
+    change.push_event(Event::ToolResult(ToolResult {
+        version,
+        index,
+        name,
+        text,
+        failed,
+        state,
+        cost: outcome.cost,
+    }));
+    None
+}
+
 fn check_outcomes(
     version: u64,
     calls: &[RoundCall],
     outcomes: &[ToolOutcome],
 ) -> Result<(), Error> {
-    let outside = calls.iter().filter(|call| !call.waits);
+    let outside = calls.iter().filter(|call| call.is_handed_out());
     let expected: Vec<String> = outside
         .map(|call| format!("{version}/{}", call.index))
         .collect();

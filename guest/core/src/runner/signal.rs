@@ -1,9 +1,11 @@
-//! Signals: messages, cancel, kill, raised caps. While a thread is held they change its head alone
-//! and take effect at its next commit; a kill fences the holder at once.
+//! Signals: messages, cancel, kill, raised caps, decisions. While a thread is held they change its
+//! head alone and take effect at its next commit; a kill fences the holder at once.
 
 use super::CommitDecision;
+use super::call_decision::CallDecision;
 use super::checks::{begin_chat_run, refused_error};
 use super::children::{drop_resumption, pass_to_children};
+use super::consent::{repeat_decision, take_decision};
 use super::ending::{end_thread_now, request_cancel};
 use super::mail::{push_inbox_message, take_mail};
 use super::message_ids::remember_message;
@@ -18,7 +20,8 @@ use crate::plan::{
     DecisionContext, LoadedThread, StoreWrite, ThreadChange, WriteCondition, is_to_be_resumed,
 };
 use crate::thread::{
-    CauseDetail, EndIntent, InboxMessage, StatusCause, ThreadStatus, find_reached_cap,
+    CauseDetail, DecisionRecord, EndIntent, InboxMessage, StatusCause, ThreadStatus,
+    find_reached_cap,
 };
 use crate::{id, key};
 
@@ -33,6 +36,8 @@ pub enum Signal {
     Kill,
     /// Lifts caps.
     Raise(CapRaise),
+    /// Decides about a call that needs consent.
+    Decision(CallDecision),
 }
 
 /// Caps to be lifted.
@@ -50,7 +55,7 @@ impl Signal {
         match self {
             Self::Cancel => Some(EndIntent::Cancel),
             Self::Kill => Some(EndIntent::Kill),
-            Self::Message(_) | Self::Raise(_) => None,
+            Self::Message(_) | Self::Raise(_) | Self::Decision(_) => None,
         }
     }
 
@@ -64,15 +69,17 @@ impl Signal {
                 sha256(&["raise", "through", &json::to_text(&raise.caps)])
             }
             Self::Raise(raise) => sha256(&["raise", &json::to_text(&raise.caps)]),
+            Self::Decision(decision) => decision.digest(),
         }
     }
 }
 
-/// Decides about a signal that was not seen before; `mail` is the inbox that waits.
+/// Decides about a signal that was not seen before; `mail` is the inbox that waits, `earlier` the
+/// record of the decision about the same call, where the signal is one.
 pub fn signal(
     loaded: &LoadedThread,
     round: Option<&Entry>,
-    mail: Vec<InboxMessage>,
+    (mail, earlier): (Vec<InboxMessage>, Option<DecisionRecord>),
     (name, signal): (&str, Signal),
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
@@ -80,6 +87,9 @@ pub fn signal(
     if loaded.thread.value.next.is_some() {
         // What lies under the chain is told by its tip.
         return Err(refused_error(loaded, ""));
+    }
+    if let (Signal::Decision(decision), Some(earlier)) = (&signal, &earlier) {
+        return repeat_decision(&loaded.thread.value.id, decision, earlier);
     }
     if head.status.is_terminal() {
         return signal_ended_thread(loaded, mail, (name, signal), moment);
@@ -112,6 +122,7 @@ pub fn signal(
             change.head.mark_due();
             change.into_plan(CommitReason::UserMessage)?
         }
+        Signal::Decision(decision) => return take_decision(change, round, &decision),
         Signal::Cancel if held => {
             request_cancel(&mut change);
             change.into_head_plan()?

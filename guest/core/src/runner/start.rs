@@ -34,6 +34,8 @@ pub struct StartRequest<'a> {
     pub about: Option<JsonValue<'static>>,
     /// Mail that waits, and the children of an open wait.
     pub inputs: DecisionInputs,
+    /// The entry that holds the open calls, if there are any.
+    pub round: Option<&'a Entry>,
 }
 
 /// Most bytes of what a caller says about a run.
@@ -185,6 +187,7 @@ pub(super) fn begin_start(
         change.head.wait = None;
         RunTransition::Continue {
             wait: inputs.waiting,
+            decided: inputs.decided,
             tool_millis: slowest_tool_millis(pin),
         }
     } else {
@@ -198,7 +201,7 @@ pub(super) fn begin_start(
     // No intent waits here: a thread that is to end is not started.
     let records = RunRecords {
         pin: Some(pin),
-        round: None,
+        round: request.round,
         window: inputs.window.as_ref(),
     };
     let applied = apply_transition(&mut change, records, happened, next)?;

@@ -38,6 +38,8 @@ pub struct StepCall {
     pub arguments: String,
     /// True if the call may be run again.
     pub idempotent: bool,
+    /// True if a person has approved the call.
+    pub approved: bool,
     /// Longest time of the call in milliseconds.
     pub timeout: u64,
 }
@@ -92,7 +94,7 @@ fn step_calls(
         .ok_or_else(missing)?;
     open.calls
         .iter()
-        .filter(|call| !call.waits)
+        .filter(|call| call.is_handed_out())
         .map(|call| match entry.events.get(call.index as usize) {
             Some(Event::ToolUse(used)) => Ok(StepCall {
                 version: open.version,
@@ -100,6 +102,7 @@ fn step_calls(
                 name: used.name.clone(),
                 arguments: used.arguments.clone(),
                 idempotent: call.idempotent,
+                approved: call.consent.is_some(),
                 timeout: pin
                     .and_then(|pin| pin.find_tool(&used.name))
                     .map_or(crate::settings::TOOL_MILLIS_DEFAULT, |tool| tool.timeout),

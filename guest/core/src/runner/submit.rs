@@ -105,7 +105,7 @@ fn record_result(
         }
         (StepKind::CallLlm, StepOutcome::Completion(completion)) => {
             let pin = require_pin(change.loaded_thread(), records.pin)?;
-            let next = apply_completion(change, pin, completion, inputs.prepared)?;
+            let next = apply_completion(change, pin, completion, inputs)?;
             (CommitReason::AssistantTurn, next)
         }
         (StepKind::CallLlm, StepOutcome::Failure(failure)) => {
@@ -113,7 +113,8 @@ fn record_result(
             (CommitReason::Error, next)
         }
         (StepKind::CallTools, StepOutcome::ToolOutcomes(outcomes)) => {
-            let next = apply_tool_results(change, records.round, outcomes, inputs.waiting)?;
+            let pin = require_pin(change.loaded_thread(), records.pin)?;
+            let next = apply_tool_results(change, (pin, records.round), outcomes, inputs)?;
             (CommitReason::ToolResults, next)
         }
         (StepKind::Wait, StepOutcome::Waited) => {

@@ -2,18 +2,20 @@
 //! [`super::outcome`] alone applies it.
 
 use super::admission::AttemptNeeds;
-use super::children::WaitRequest;
+use super::children::{DecidedCall, WaitRequest};
 use super::hand_off_terms::PreparedHandOff;
 use crate::thread::StatusCause;
 
 /// The next action of a run.
 #[derive(Debug)]
 pub(super) enum RunTransition {
-    /// Hand out the open calls; if none are open, wait for children; if no call waits, call the
-    /// model.
+    /// Apply decisions and hand out the open calls; if there are none, stop for decisions that are
+    /// missing; if none is, wait for children; if no call waits, call the model.
     Continue {
         /// The children of an open wait.
         wait: Option<WaitRequest>,
+        /// Open calls that were decided.
+        decided: Vec<DecidedCall>,
         /// Longest time of the open calls in milliseconds.
         tool_millis: u64,
     },

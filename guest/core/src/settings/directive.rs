@@ -1,8 +1,8 @@
 //! Directives: a prompt with inputs, and the fields of its front matter.
 
 use super::{
-    DirectiveSummary, check_known_fields, flag_field, parse_limits, parse_object, text_field,
-    texts_field,
+    DirectiveSummary, check_known_fields, flag_field, parse_approvals, parse_limits, parse_object,
+    text_field, texts_field,
 };
 use crate::error::Error;
 use crate::json::{JsonObject, JsonValue};
@@ -32,7 +32,7 @@ pub const FRONT_MATTER_FIELDS: [&str; 17] = [
 
 /// Fields that a later version gives a meaning. They are refused, because ignoring them would be a
 /// promise that nothing keeps.
-const UNSUPPORTED_FIELDS: [&str; 3] = ["outputs", "hooks", "approvals"];
+const UNSUPPORTED_FIELDS: [&str; 2] = ["outputs", "hooks"];
 
 /// A task template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct Directive {
     pub allow_unpriced: bool,
     /// The summary that a hand-off of its threads asks for.
     pub summary: DirectiveSummary,
+    /// Patterns of calls that need a person's consent, as those of capabilities.
+    pub approvals: Vec<String>,
 }
 
 /// One input of a directive.
@@ -99,6 +101,7 @@ impl Directive {
             capabilities: texts_field(&place, &front, "capabilities")?,
             inputs: parse_inputs(&place, front.get("inputs"))?,
             allow_unpriced: flag_field(&place, &front, "allow_unpriced")?,
+            approvals: parse_approvals(&place, &front)?,
             summary: DirectiveSummary::parse(&format!("{place}.summary"), front.get("summary"))?,
             name,
         };

@@ -3,8 +3,8 @@
 
 use super::{
     CoordinationSettings, Directive, Model, PinnedSummary, ToolDef, WAIT_MILLIS_DEFAULT,
-    check_capabilities, check_known_fields, intersect_capabilities, is_granted, parse_limits,
-    parse_object, render_prompt, texts_field,
+    check_known_fields, check_patterns, intersect_capabilities, is_granted, parse_approvals,
+    parse_limits, parse_object, render_prompt, texts_field,
 };
 use crate::error::Error;
 use crate::hash::sha256_text;
@@ -63,6 +63,8 @@ pub struct PinnedSettings {
     pub capabilities: Vec<String>,
     /// Settings of continuation; `None` in pins of earlier programs.
     pub continuation: Option<PinnedContinuation>,
+    /// Patterns of calls that need consent: those of the directive, and of the threads above.
+    pub approvals: Vec<String>,
 }
 
 record!(PinnedSettings {
@@ -72,7 +74,8 @@ record!(PinnedSettings {
     tools,
     limits,
     capabilities,
-    continuation or nothing
+    continuation or nothing,
+    approvals or nothing
 });
 
 impl PinnedSettings {
@@ -129,6 +132,12 @@ impl PinnedSettings {
         std::iter::once(self.prompt.as_str()).chain(tools)
     }
 
+    /// Returns true if a call of the tool needs consent. `policy` are the operator's patterns, as
+    /// they are now: nothing that a tenant pins takes one of them away.
+    pub fn asks_for_consent(&self, tool: &ToolDef, policy: &[String]) -> bool {
+        tool.consent || is_granted(&self.approvals, &tool.name) || is_granted(policy, &tool.name)
+    }
+
     /// Returns the offered tool of this name.
     pub fn find_tool(&self, name: &str) -> Option<&ToolDef> {
         self.tools.iter().find(|tool| tool.name == name)
@@ -146,11 +155,13 @@ pub struct Policy {
     pub capabilities: Option<Vec<String>>,
     /// The charge for a call whose usage stays unknown.
     pub unknown_bill: UnknownBill,
+    /// Patterns of calls that need a person's consent, in every thread.
+    pub approvals: Vec<String>,
 }
 
 impl Policy {
     /// Reads the documents `preset` (`{"name"}`) and `policy` (`{"limits", "capabilities",
-    /// "unknown_bill"}`); both may be missing.
+    /// "unknown_bill", "approvals"}`); both may be missing.
     pub fn parse(preset: Option<&str>, policy: Option<&str>) -> Result<Self, Error> {
         let mut parsed = Self {
             preset: ThreadCaps::LOCAL,
@@ -174,8 +185,9 @@ impl Policy {
             check_known_fields(
                 "policy",
                 &fields,
-                &["limits", "capabilities", "unknown_bill"],
+                &["limits", "capabilities", "unknown_bill", "approvals"],
             )?;
+            parsed.approvals = parse_approvals("policy", &fields)?;
             parsed.limits = parse_limits("policy.limits", fields.get("limits"))?;
             if fields.contains_key("capabilities") {
                 parsed.capabilities = Some(texts_field("policy", &fields, "capabilities")?);
@@ -227,11 +239,16 @@ pub fn resolve_settings(
     let place = directive.map_or("draft".to_owned(), |directive| {
         format!("directives/{}", directive.name)
     });
-    check_capabilities(&place, &asked, &catalog)?;
-    // A tool that needs consent cannot be called before approvals exist, so it is not offered.
+    check_patterns((&place, "capabilities"), &asked, &catalog)?;
+    let mut approvals = directive.map_or(Vec::new(), |directive| directive.approvals.clone());
+    check_patterns((&place, "approvals"), &approvals, &catalog)?;
+    for inherited in within.iter().flat_map(|within| &within.approvals) {
+        if !approvals.contains(inherited) {
+            approvals.push(inherited.clone());
+        }
+    }
     let allowed = |tool: &ToolDef| {
-        !tool.consent
-            && is_granted(&capabilities, &tool.name)
+        is_granted(&capabilities, &tool.name)
             && policy
                 .capabilities
                 .as_ref()
@@ -260,6 +277,7 @@ pub fn resolve_settings(
         capabilities,
         model,
         continuation: Some(continuation),
+        approvals,
     })
 }
 

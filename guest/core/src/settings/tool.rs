@@ -1,9 +1,11 @@
 //! Tools of the host's catalog, and the capabilities that allow a thread to call them.
 
-use super::{check_known_fields, flag_field, is_builtin_tool, parse_object, text_field};
+use super::{
+    check_known_fields, flag_field, is_builtin_tool, parse_object, text_field, texts_field,
+};
 use crate::error::{ECHO_BYTES_MAX, Error, cut};
-use crate::json::JsonValue;
 use crate::json::record::record;
+use crate::json::{JsonObject, JsonValue};
 use crate::limits::CAP_MAX;
 
 /// Timeout of a tool whose catalog names none, in milliseconds.
@@ -141,11 +143,41 @@ fn covers(wide: &str, narrow: &str) -> bool {
     }
 }
 
-/// Refuses a capability that can only be a slip: it grants no tool of the catalog, and is a tool's
-/// name, ends in one, or is nearly one. A capability that grants nothing here and is near no name
+/// Reads the patterns of calls that need consent. One that can match no tool would leave calls
+/// unasked about, so it is refused.
+pub(crate) fn parse_approvals(place: &str, fields: &JsonObject<'_>) -> Result<Vec<String>, Error> {
+    let patterns = texts_field(place, fields, "approvals")?;
+    let matches_some = |pattern: &String| {
+        let wanted = pattern.strip_prefix("rye.").unwrap_or(pattern);
+        match wanted.strip_suffix('*') {
+            Some(prefix) => {
+                TOOL_CAPABILITY_PREFIX.starts_with(prefix)
+                    || prefix.starts_with(TOOL_CAPABILITY_PREFIX)
+            }
+            None => {
+                wanted.len() > TOOL_CAPABILITY_PREFIX.len()
+                    && wanted.starts_with(TOOL_CAPABILITY_PREFIX)
+            }
+        }
+    };
+    match patterns.iter().find(|pattern| !matches_some(pattern)) {
+        None => Ok(patterns),
+        Some(pattern) => {
+            let problem = "matches no tool: write execute.tool.NAME, with * for any ending";
+            Err(Error::invalid(
+                format!("{place}.approvals"),
+                pattern,
+                problem,
+            ))
+        }
+    }
+}
+
+/// Refuses a pattern that can only be a slip: it matches no tool of the catalog, and is a tool's
+/// name, ends in one, or is nearly one. A pattern that matches nothing here and is near no name
 /// may be meant for another host with other tools.
-pub(crate) fn check_capabilities(
-    place: &str,
+pub(crate) fn check_patterns(
+    (place, field): (&str, &str),
     capabilities: &[String],
     catalog: &[ToolDef],
 ) -> Result<(), Error> {
@@ -166,9 +198,12 @@ pub(crate) fn check_capabilities(
         };
         if let Some(near) = near {
             return Err(Error::Invalid {
-                field: format!("{place}.capabilities"),
+                field: format!("{place}.{field}"),
                 value: cut(capability, ECHO_BYTES_MAX).to_owned(),
-                problem: "grants no tool that there is".to_owned(),
+                problem: match field {
+                    "capabilities" => "grants no tool that there is".to_owned(),
+                    _ => "matches no tool that there is".to_owned(),
+                },
                 nearest: Some(format!("{TOOL_CAPABILITY_PREFIX}{near}")),
             });
         }
@@ -185,7 +220,7 @@ pub fn check_draft_capabilities(
     catalog: &[ToolDef],
 ) -> Result<(), Error> {
     if directive.is_none() {
-        check_capabilities("draft", capabilities, catalog)?;
+        check_patterns(("draft", "capabilities"), capabilities, catalog)?;
     }
     for capability in capabilities {
         let refuse = |problem: String| Err(Error::invalid("capabilities", capability, problem));
@@ -219,8 +254,8 @@ mod tests {
     fn refuses_capabilities_that_can_only_be_a_slip() {
         let tool = |name: &str| ToolDef::parse(&format!(r#"{{"name":"{name}"}}"#)).unwrap();
         let catalog = [tool("read_file"), tool("search_files")];
-        let check = |capability: &str| match check_capabilities(
-            "directives/d",
+        let check = |capability: &str| match check_patterns(
+            ("directives/d", "capabilities"),
             &[capability.to_owned()],
             &catalog,
         ) {

@@ -2,7 +2,9 @@
 //!
 //! A pending step keeps its own version and stays valid when mail moves the head.
 
-use super::{HandOffPhase, StateSummary, StatusCause, ThreadStatus};
+use super::{
+    APPROVAL_NEEDED, HandOffPhase, RoundCall, StateSummary, StatusCause, ThreadStatus, ToolRound,
+};
 use crate::json::record::{record, words};
 use crate::ledger::{ChargeBasis, TokenPrices, Usage};
 use crate::limits::ThreadCaps;
@@ -131,7 +133,11 @@ record!(Head {
 
 impl Head {
     /// Makes a thread that no caller holds due: at once, and a new one as new ones are.
+    /// A thread that waits for decisions alone stays as it is: a start of it is refused.
     pub fn mark_due(&mut self) {
+        if self.awaits_decision() {
+            return;
+        }
         self.due = Some(match self.status {
             ThreadStatus::Created => DUE_NEW,
             _ => 0,
@@ -159,6 +165,23 @@ impl Head {
     pub fn spend_under_cap(&self) -> NanoUsd {
         let carried = self.carried_spend.unwrap_or_default();
         carried.saturating_add(self.counters.spend)
+    }
+
+    /// Calls that nobody has decided about, in order.
+    pub fn undecided_calls(&self) -> impl Iterator<Item = &RoundCall> {
+        let open = self.round.iter().flat_map(|round| &round.calls);
+        open.filter(|call| call.is_undecided())
+    }
+
+    /// Returns true if the thread is suspended for decisions and nothing can be done before one: a
+    /// call that was decided, or that needs no decision, would be handed out by a start.
+    pub fn awaits_decision(&self) -> bool {
+        let cause = self.cause.as_ref();
+        let mut open = self.round.iter().flat_map(|round| &round.calls);
+        self.status == ThreadStatus::Suspended
+            && cause.is_some_and(|cause| cause.code == APPROVAL_NEEDED)
+            && self.undecided_calls().next().is_some()
+            && open.all(|call| call.is_undecided() || call.waits)
     }
 
     /// Returns true if an external loop holds the thread.
@@ -226,30 +249,6 @@ words!(StepKind {
     Wait = "wait",
     ExternalLoop = "own-loop",
 });
-
-/// A tool round that has calls without a result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolRound {
-    /// Version of the entry that holds the calls.
-    pub version: u64,
-    /// The calls without a result, in order.
-    pub calls: Vec<RoundCall>,
-}
-
-record!(ToolRound { version, calls });
-
-/// A call without a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RoundCall {
-    /// Index of its `tool_use` event.
-    pub index: u32,
-    /// True if the call may be run again.
-    pub idempotent: bool,
-    /// True if the call waits for children; no driver runs such a call.
-    pub waits: bool,
-}
-
-record!(RoundCall { index, idempotent, waits or nothing });
 
 /// Most children that a thread waits for at once, so that the head stays small.
 pub const WAIT_MAX: usize = 32;

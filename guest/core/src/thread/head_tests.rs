@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::json;
-use crate::thread::CauseDetail;
+use crate::thread::{CallConsent, CauseDetail};
 
 const USAGE: Usage = Usage {
     input: u64::MAX,
@@ -98,7 +98,9 @@ fn largest_step() -> PendingStep {
 const LARGEST_CALL: RoundCall = RoundCall {
     index: u32::MAX,
     idempotent: false,
-    waits: true,
+    // A call that waits needs no consent any more, and its word is the shorter one.
+    waits: false,
+    consent: Some(CallConsent::Answered),
 };
 
 fn largest_phase() -> HandOffPhase {

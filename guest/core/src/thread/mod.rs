@@ -2,6 +2,7 @@
 //! the account (`ChainRecord`). Each carries a format number and is stored as JSON text.
 
 mod base;
+mod call_decision;
 mod cap_lift;
 mod caps;
 mod chain;
@@ -21,9 +22,11 @@ mod record_checks;
 mod record_format;
 mod state_record;
 mod status;
+mod tool_round;
 mod window_count;
 
 pub use base::{BASE_PARTS_MAX, BasePart, HistoryBase};
+pub use call_decision::{DecisionRecord, DecisionVerdict};
 pub use cap_lift::raise_floor;
 pub use caps::find_reached_cap;
 pub(crate) use caps::raise_advice;
@@ -38,8 +41,8 @@ pub use genesis::{check_own_history, genesis_hash};
 pub use hand_off_phase::HandOffPhase;
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, DUE_NEW, EndIntent, ExternalHold, HEAD_BYTES_MAX,
-    HOLDS_MAX, Head, HeldTotals, Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound,
-    UsageCounters, WAIT_MAX,
+    HOLDS_MAX, Head, HeldTotals, Hold, PendingStep, ReportedUsage, StepKind, UsageCounters,
+    WAIT_MAX,
 };
 pub use history_path::{HistoryPath, PathRange};
 pub use inbox::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX};
@@ -52,6 +55,7 @@ pub use record_checks::find_contradiction;
 pub use record_format::RecordFormat;
 pub use state_record::{StateRecord, StateSummary};
 pub use status::{CauseDetail, StatusCause, ThreadStatus};
+pub use tool_round::{APPROVAL_NEEDED, CallConsent, RoundCall, ToolRound};
 pub use window_count::WindowCount;
 
 /// Format of every record and entry that this version writes. Older ones are read for ever.

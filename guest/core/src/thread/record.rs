@@ -142,11 +142,14 @@ pub struct InheritedBounds {
     pub limits: ThreadCaps,
     /// Tools that it may call at most.
     pub capabilities: Vec<String>,
+    /// Patterns of calls that need consent.
+    pub approvals: Vec<String>,
 }
 
 record!(InheritedBounds {
     limits,
-    capabilities
+    capabilities,
+    approvals or nothing
 });
 
 #[cfg(test)]

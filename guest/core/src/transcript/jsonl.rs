@@ -2,7 +2,7 @@
 //! line after it is one event.
 
 use crate::error::Error;
-use crate::history::{ContextLimitReached, Entry, Event, MessageRole, SuspendedEvent, call_id};
+use crate::history::{ContextLimitReached, Entry, Event, SuspendedEvent, call_id};
 use crate::json::{self, JsonNumber, JsonObject, JsonValue};
 use crate::money::NanoUsd;
 use crate::plan::LoadedThread;
@@ -97,12 +97,7 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
     };
     match event {
         Event::Message(message) => {
-            let role = if message.role == MessageRole::User {
-                "user"
-            } else {
-                "assistant"
-            };
-            fields.insert("role", role);
+            fields.insert("role", message.role.as_str());
             fields.swap_remove("content");
             fields.insert("text", message.joined_text());
         }
@@ -115,6 +110,13 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
         Event::ToolResult(result) => {
             fields.insert("callId", call_id(result.version, result.index));
             fields.insert("cost", result.cost.to_string());
+        }
+        Event::Decision(decision) => {
+            fields.insert("callId", call_id(decision.version, decision.index));
+        }
+        Event::ConsentAsked(asked) => {
+            fields.insert("callId", call_id(asked.version, asked.index));
+            fields.insert("cost", asked.cost.to_string());
         }
         Event::UsageCorrected(corrected) => {
             fields.insert("charged", corrected.charged.to_string());

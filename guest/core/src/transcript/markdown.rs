@@ -11,11 +11,12 @@
 //! nothing adds nothing.
 
 use crate::history::{
-    ChargedEvent, ContextInjected, ContextLimitReached, Entry, ErrorEvent, Event, MessageRole,
-    ResultEvent, ThreadHandoff, ThreadResumed, ToolResult, UsageCorrected,
+    ChargedEvent, ConsentAsked, ContextInjected, ContextLimitReached, DecisionEvent, Entry,
+    ErrorEvent, Event, MessageRole, ResultEvent, ThreadHandoff, ThreadResumed, ToolResult,
+    UsageCorrected, call_id,
 };
 use crate::json;
-use crate::thread::ThreadRecord;
+use crate::thread::{DecisionVerdict, StatusCause, ThreadRecord};
 use std::fmt::Write;
 use threadkeep_units::printable::{is_hidden_control, push_visible};
 
@@ -92,14 +93,7 @@ fn push_event(out: &mut String, entry: &Entry, event: &Event) {
             &quote_text(&partial.text),
         ),
         Event::Result(result) => push_note(out, &result_text(result)),
-        Event::Suspended(suspended) => push_note(
-            out,
-            &format!(
-                "suspended ({}): {}",
-                escape_inline(&suspended.cause.code),
-                escape_inline(&suspended.cause.message)
-            ),
-        ),
+        Event::Suspended(suspended) => push_note(out, &suspension_text(&suspended.cause)),
         Event::Resumed(resumed) => push_note(
             out,
             &format!("resumed (was {})", escape_inline(&resumed.code)),
@@ -111,6 +105,8 @@ fn push_event(out: &mut String, entry: &Entry, event: &Event) {
         Event::Charged(charge) => push_note(out, &charge_text(charge)),
         Event::UsageCorrected(told) => push_note(out, &correction_text(told)),
         Event::Raised(_) => push_note(out, "caps raised"),
+        Event::Decision(decision) => push_note(out, &decision_text(decision)),
+        Event::ConsentAsked(asked) => push_question(out, &time, asked),
         Event::Title(title) => {
             let title = title.title.as_deref().unwrap_or("none");
             push_note(out, &format!("title: {}", escape_inline(title)));
@@ -135,6 +131,29 @@ fn push_injected(out: &mut String, time: &str, injected: &ContextInjected) {
         MessageRole::Assistant => "Context (sent as the assistant)",
     };
     push_section(out, sender, time, &quote_text(&injected.text));
+}
+
+fn suspension_text(cause: &StatusCause) -> String {
+    let (code, message) = (escape_inline(&cause.code), escape_inline(&cause.message));
+    format!("suspended ({code}): {message}")
+}
+
+fn push_question(out: &mut String, time: &str, asked: &ConsentAsked) {
+    let title = format!("{} asks for consent", escape_inline(&asked.name));
+    push_section(out, &title, time, &quote_text(&asked.text));
+}
+
+fn decision_text(event: &DecisionEvent) -> String {
+    let decided = match event.decision {
+        DecisionVerdict::Approve => "approved",
+        DecisionVerdict::Deny => "denied",
+        DecisionVerdict::Answer => "answered",
+    };
+    let call = call_id(event.version, event.index);
+    match &event.note {
+        Some(note) => format!("{call} {decided}: {}", escape_inline(note)),
+        None => format!("{call} {decided}"),
+    }
 }
 
 fn limit_text(reached: &ContextLimitReached) -> String {

@@ -89,6 +89,7 @@ fn pin() -> PinnedSettings {
             wait: 60_000,
             summary: None,
         }),
+        approvals: Vec::new(),
     }
 }
 
@@ -496,7 +497,7 @@ impl TestWorld {
     ) -> (String, Result<CommitDecision, Error>) {
         let loaded = self.store.load(&thread);
         let name = format!("s{}", self.commits);
-        let decided = runner::signal(&loaded, None, Vec::new(), (&name, signal), moment);
+        let decided = runner::signal(&loaded, None, (Vec::new(), None), (&name, signal), moment);
         (thread, decided)
     }
 

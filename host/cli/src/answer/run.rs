@@ -1,6 +1,9 @@
 //! `run` and `resume`: the result of a run that this process performs no longer.
 
-use super::{ChargedRow, CommandAnswer, LeftAloneRow, count_noun, lacking, optional_spend, spend};
+use super::{
+    ChargedRow, CommandAnswer, LeftAloneRow, ThreadNeeds, count_noun, decision_advice, lacking,
+    optional_spend, spend,
+};
 use crate::exit::CommandExit;
 use crate::screen::OutputScreen;
 use crate::table::{ColumnAlignment, TextTable};
@@ -224,6 +227,7 @@ pub fn suspended_advice(
              or begin at an earlier version: threadkeep checkpoints {id}, then threadkeep fork \
              {id} --at VERSION"
         ),
+        (None, "approval_needed") => decision_advice(id),
         (None, "handoff_loop") => format!(
             "look at what it does (threadkeep transcript {id}), then {resume} --message TEXT"
         ),
@@ -271,6 +275,8 @@ pub struct RunAnswer {
     pub result: Option<Value>,
     /// The reason, for a status that has one.
     pub cause: Option<StatusCause>,
+    /// The need of the thread, if it is suspended.
+    pub waits_for: ThreadNeeds,
     /// The origin of the cap that it has reached, if the cause is a cap.
     #[serde(skip)]
     pub bound: CapSource,
@@ -311,6 +317,9 @@ impl CommandAnswer for RunAnswer {
         let mut table = TextTable::new(&[ColumnAlignment::Left, ColumnAlignment::Left]);
         table.add_row(&["thread", &self.thread_id]);
         table.add_row(&["status", &self.describe_status()]);
+        for call in self.waits_for.describe_calls() {
+            table.add_row(&["waits", &call]);
+        }
         table.add_row(&["cost", &self.describe_cost()]);
         let lacks = lacking(&self.tree_unreadable);
         if (self.tree_threads > 1 || !lacks.is_empty())

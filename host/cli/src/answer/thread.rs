@@ -1,7 +1,9 @@
 //! Threads as they are listed and shown, their transcripts, and signals to them.
 
 use super::rows::describe_charge;
-use super::{CheckpointRow, CommandAnswer, StatusCause, ThreadCost, count_noun, optional_spend};
+use super::{
+    CheckpointRow, CommandAnswer, StatusCause, ThreadCost, ThreadNeeds, count_noun, optional_spend,
+};
 use crate::context::ContextFill;
 use crate::exit::CommandExit;
 use crate::screen::OutputScreen;
@@ -18,6 +20,7 @@ pub struct ThreadRow {
     pub directive: Option<String>,
     pub status: String,
     pub outcome: Option<String>,
+    pub waits_for: ThreadNeeds,
     pub title: Option<String>,
     pub agent: Option<String>,
     pub task: Option<String>,
@@ -97,9 +100,11 @@ impl CommandAnswer for ListAnswer {
             return;
         }
         let (left, right) = (ColumnAlignment::Left, ColumnAlignment::Right);
-        let mut table = TextTable::new(&[left, left, right, right, right, left, left]);
+        let waits = self.threads.iter().any(|row| !row.waits_for.is_none());
+        let mut table = TextTable::new(&[left, left, right, right, right, left, left, left]);
+        let needs = if waits { "WAITS FOR" } else { "" };
         table.add_row(&[
-            "THREAD", "STATUS", "TURNS", "TOKENS", "COST", "UPDATED", "TITLE",
+            "THREAD", "STATUS", "TURNS", "TOKENS", "COST", "UPDATED", "TITLE", needs,
         ]);
         let now = screen.now();
         for row in &self.threads {
@@ -112,6 +117,7 @@ impl CommandAnswer for ListAnswer {
                 &money::format_usd(row.cost.spend),
                 &time_format::format_relative(&row.updated, now),
                 row.title.as_deref().unwrap_or_default(),
+                &row.waits_for.describe(),
             ]);
         }
         for line in table.lines() {
@@ -220,6 +226,8 @@ pub struct ThreadView {
     pub outcome: Option<String>,
     /// The reason for its status.
     pub cause: Option<StatusCause>,
+    /// The need of the thread, if it is suspended.
+    pub waits_for: ThreadNeeds,
     /// A title for users.
     pub title: Option<String>,
     /// Its owner.
@@ -374,6 +382,7 @@ impl ThreadView {
                     format!("{}: {}", cause.code, cause.message)
                 }),
             ),
+            ("waits for", self.waits_for.describe()),
             ("directive", text(&self.directive)),
             ("agent", text(&self.agent)),
             ("task", text(&self.task)),

@@ -70,6 +70,7 @@ fn describe_policy(policy: &Policy, section: &mut DoctorSection) {
         limits,
         models,
         tools,
+        approvals,
         providers,
         ceilings,
         unknown_bill,
@@ -91,6 +92,9 @@ fn describe_policy(policy: &Policy, section: &mut DoctorSection) {
     let tools = tools.as_ref();
     let granted = tools.map(|tools| tools.iter().map(String::as_str).collect());
     section.add_with_origin("tools", all(granted), name);
+    if !approvals.is_empty() {
+        section.add_with_origin("approvals", approvals.join(", "), name);
+    }
     match providers {
         None => section.add_with_origin("providers", "all; a key goes where its name says", name),
         Some(granted) if granted.is_empty() => section.add_with_origin("providers", "none", name),

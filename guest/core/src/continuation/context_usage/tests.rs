@@ -22,6 +22,7 @@ fn pin(window: u64, trigger: Option<u64>) -> PinnedSettings {
             trigger,
             ..PinnedContinuation::new(&settings, None)
         }),
+        approvals: Vec::new(),
     }
 }
 

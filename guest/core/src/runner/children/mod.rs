@@ -25,8 +25,8 @@ use crate::ledger::ReserveGrant;
 use crate::limits::ThreadCaps;
 use crate::plan::{LoadedThread, RelatedThread, ThreadChange};
 use crate::thread::{
-    self, ChainPlace, EndIntent, InboxMessage, InheritedBounds, MAIL_BYTES_MAX, MAIL_MAX,
-    ResolvedDraft, SpawnParent, StatusCause, ThreadDraft, ThreadStatus,
+    self, ChainPlace, DecisionRecord, EndIntent, InboxMessage, InheritedBounds, MAIL_BYTES_MAX,
+    MAIL_MAX, ResolvedDraft, SpawnParent, StatusCause, ThreadDraft, ThreadStatus,
 };
 
 /// Most children that one reply spawns.
@@ -48,6 +48,10 @@ pub struct DecisionInputs {
     pub prepared: Vec<Option<PreparedCall>>,
     /// The children of the open wait, if the round has one.
     pub waiting: Option<WaitRequest>,
+    /// Open calls that were decided and are not handed out yet.
+    pub decided: Vec<DecidedCall>,
+    /// Patterns of the operator's policy, as it is now, of calls that need consent.
+    pub approvals: Vec<String>,
     /// The live window of the thread: only where a decision asked for it, see
     /// [`super::CommitDecision::NeedsWindow`].
     pub window: Option<LiveWindow>,
@@ -55,6 +59,17 @@ pub struct DecisionInputs {
     pub tip: Option<Box<LoadedThread>>,
     /// True if the input of a start was taken before, by its id: it is left out.
     pub known_input: bool,
+}
+
+/// An open call that was decided, with what the commit needs that applies the decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecidedCall {
+    /// Index of the call.
+    pub index: u32,
+    /// The record of the decision; `None` if it is missing or cannot be read.
+    pub record: Option<DecisionRecord>,
+    /// The call prepared, if it is an approved one of the built-in tools.
+    pub prepared: Option<PreparedCall>,
 }
 
 /// A call of one of the built-in tools, with the threads that it names looked up.
@@ -98,8 +113,13 @@ pub(super) enum PerformedCall {
 }
 
 /// Returns the upper bounds of a child of this thread.
-pub fn child_bounds(limits: ThreadCaps, capabilities: &[String]) -> InheritedBounds {
+pub fn child_bounds(
+    limits: ThreadCaps,
+    capabilities: &[String],
+    approvals: &[String],
+) -> InheritedBounds {
     InheritedBounds {
+        approvals: approvals.to_vec(),
         limits: ThreadCaps {
             depth: limits.depth.map(|depth| depth.saturating_sub(1)),
             ..limits

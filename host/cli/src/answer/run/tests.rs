@@ -18,6 +18,7 @@ fn answer(status: &str, code: Option<&str>) -> RunAnswer {
             message: "25 of 25 turns".to_owned(),
             failure: None,
         }),
+        waits_for: ThreadNeeds::default(),
         bound: CapSource::Thread,
         payer: "a-1".to_owned(),
         wait: None,

@@ -1,0 +1,96 @@
+//! The need of a suspended thread, in a form that a program reads: decisions, a higher cap, or a
+//! start.
+
+use crate::error::cut;
+use crate::history::{Entry, Event, call_id};
+use crate::json::ObjectWriter;
+use crate::json::record::record;
+use crate::thread::{Head, ThreadStatus, raise_floor};
+
+/// Most bytes of the arguments of a call that are shown. The history has all of them.
+const ARGUMENTS_BYTES_MAX: usize = 500;
+
+/// A call that waits for a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct WaitingCall {
+    call: String,
+    name: String,
+    arguments: String,
+}
+
+record!(write WaitingCall { call, name or nothing, arguments or nothing });
+
+/// Amount of what is told of the calls that wait for a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NeedsDetail {
+    /// Their ids.
+    Ids,
+    /// Their ids and names.
+    Names,
+    /// Their ids and names, and the beginning of their arguments.
+    Arguments,
+}
+
+/// A cap that has to be raised.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct CapToRaise {
+    cap: String,
+    above: u64,
+}
+
+record!(write CapToRaise { cap, above });
+
+/// Returns what a suspended thread waits for, as JSON; `None` for one that is not suspended, unless
+/// calls of it wait for decisions meanwhile. `round` is the entry that holds its open calls:
+/// without it they are named by their ids alone.
+///
+/// `{"calls": [{"call", "name", "arguments"}]}`, `{"raise": {"cap", "above"}}` or
+/// `{"start": code}`.
+pub fn suspension_needs(head: &Head, round: Option<&Entry>, detail: NeedsDetail) -> Option<String> {
+    let calls = waiting_calls(head, round, detail);
+    let suspended = head.status == ThreadStatus::Suspended;
+    if !suspended && calls.is_empty() {
+        return None;
+    }
+    let code = head.cause.as_ref().map_or("", |cause| cause.code.as_str());
+    let mut text = String::new();
+    let mut fields = ObjectWriter::new(&mut text);
+    match (calls.is_empty(), raise_floor(head)) {
+        (_, Some(above)) => {
+            let cap = code.strip_suffix("_exceeded").unwrap_or(code).to_owned();
+            fields.add("raise", &CapToRaise { cap, above });
+            if !calls.is_empty() {
+                fields.add("calls", &calls);
+            }
+        }
+        (false, None) => {
+            fields.add("calls", &calls);
+        }
+        (true, None) => {
+            fields.add("start", code);
+        }
+    }
+    fields.finish();
+    Some(text)
+}
+
+fn waiting_calls(head: &Head, round: Option<&Entry>, detail: NeedsDetail) -> Vec<WaitingCall> {
+    let version = head.round.as_ref().map_or(0, |round| round.version);
+    let entry = round.filter(|entry| entry.version == version);
+    let calls = head.undecided_calls().map(|call| {
+        let event = entry.and_then(|entry| entry.events.get(call.index as usize));
+        let (name, arguments) = match event {
+            Some(Event::ToolUse(used)) => (used.name.as_str(), used.arguments.as_str()),
+            _ => ("", ""),
+        };
+        WaitingCall {
+            call: call_id(version, call.index),
+            name: name.to_owned(),
+            arguments: match detail {
+                NeedsDetail::Arguments => cut(arguments, ARGUMENTS_BYTES_MAX).to_owned(),
+                NeedsDetail::Ids | NeedsDetail::Names => String::new(),
+            },
+        }
+    });
+    calls.collect()
+}
