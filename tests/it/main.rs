@@ -1,6 +1,7 @@
 //! The one test binary of Threadkeep. Each module is one kind of evidence.
 
 mod audit;
+mod blobs;
 mod ceilings;
 mod children;
 mod cli;

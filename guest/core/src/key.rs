@@ -25,6 +25,9 @@ pub const INBOX: &str = "inbox";
 pub const SEEN: &str = "seen";
 /// Partial text of a model's stream, by thread key.
 pub const PARTIAL: &str = "partial";
+/// Blobs, by (root key, SHA-256). The log of the same name has their bytes, in a partition of the
+/// same key. The host alone writes them.
+pub const BLOB: &str = "blob";
 /// The log of entries; its partition is the thread key.
 pub const HISTORY: &str = "history";
 

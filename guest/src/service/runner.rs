@@ -1,6 +1,7 @@
 //! The runner: each call loads the inputs of a decision, commits it, and returns the next step of
 //! the driver.
 
+use super::blobs::NamedBlobs;
 use super::registry::loaded_from_plan;
 use super::resolve::{keeps_pin, with_policy_caps};
 use super::resume::RunRequest;
@@ -89,6 +90,7 @@ impl<P: HostPorts> ThreadService<P> {
                 _ => (None, None),
             };
             let inputs = self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?;
+            self.check_blobs(loaded, &NamedBlobs::of_message(request.input.as_ref()))?;
             let moment = with_policy_caps(moment, &settings.policy);
             let first = self.first_entry_of_start(loaded, request.holder, request.name)?;
             self.with_window_if_asked(loaded, inputs, &|inputs| {
@@ -233,6 +235,7 @@ impl<P: HostPorts> ThreadService<P> {
             let moment = self.with_operator_caps(moment)?;
             let mut inputs = submission.inputs.clone();
             if pending {
+                self.check_blobs(loaded, &NamedBlobs::of_outcome(&submission.outcome))?;
                 // The calls of a summary are not performed.
                 let pin = pin.as_deref().filter(|_| head.phase.is_none());
                 let outcome = &submission.outcome;
@@ -292,6 +295,9 @@ impl<P: HostPorts> ThreadService<P> {
                     }
                     .into()),
                 };
+            }
+            if let Signal::Message(message) = signal {
+                self.check_blobs(loaded, &NamedBlobs::of_message(Some(message)))?;
             }
             let round = self.round(loaded)?;
             let moment = match signal {

@@ -16,7 +16,7 @@ const ENTRIES_AT_ONCE: usize = 100;
 /// Collections of entries that belong to a thread or chain.
 const COLLECTIONS: [&str; 6] = ["index", "due", "inbox", "partial", "seen", "pin"];
 /// Collections of which it is only asked whether their records can be read.
-const OTHERS: [&str; 4] = ["state", "signature", "sweep", "blob"];
+const OTHERS: [&str; 3] = ["state", "signature", "sweep"];
 
 impl StoreAudit<'_> {
     /// Audits every entry of these collections.

@@ -5,6 +5,7 @@
 //! message.
 
 use super::drive::{DriveOutcome, FirstPress, RunWatch};
+use super::images::MessageImages;
 use super::input::{InputLine, InputLines};
 use super::interrupts::{InterruptStream, ProcessInterrupt};
 use super::session::{CommandProject, CommandSession};
@@ -55,6 +56,8 @@ struct ChatSession<'a> {
     session: &'a CommandSession,
     standing: ChatThread,
     interrupts: InterruptStream,
+    /// Images of the first message.
+    images: MessageImages,
     /// Exit code of the last run.
     last: CommandExit,
     /// Charges for calls of a process that died, until an answer has named them.
@@ -90,8 +93,10 @@ impl<'a> ChatSession<'a> {
         chat: args::ChatArgs,
     ) -> Result<Self, CommandFault> {
         let draft = run::new_draft(None, String::new(), chat.capability, chat.new);
-        run::rehearse(session, &draft, true).await?;
-        Ok(Self::with_thread(session, ChatThread::New(Box::new(draft))))
+        let images = MessageImages::read(&chat.image)?;
+        run::rehearse(session, &draft, Some(&images)).await?;
+        let standing = ChatThread::New(Box::new(draft));
+        Ok(Self::with_thread(session, standing, images))
     }
 
     async fn for_existing_thread(
@@ -106,6 +111,7 @@ impl<'a> ChatSession<'a> {
             return Err(CommandFault::usage(message)
                 .with_hint(format!("threadkeep chat {thread}, without them")));
         }
+        let images = MessageImages::read(&chat.image)?;
         let opened = session.open()?;
         let done = "the chat goes on";
         let meant = chain::find_meant_thread(&opened, thread, done, screen).await;
@@ -122,12 +128,17 @@ impl<'a> ChatSession<'a> {
         };
         Ok(Self {
             charged,
-            ..Self::with_thread(session, standing)
+            ..Self::with_thread(session, standing, images)
         })
     }
 
-    fn with_thread(session: &'a CommandSession, standing: ChatThread) -> Self {
+    fn with_thread(
+        session: &'a CommandSession,
+        standing: ChatThread,
+        images: MessageImages,
+    ) -> Self {
         Self {
+            images,
             session,
             standing,
             interrupts: InterruptStream::listen(),
@@ -252,7 +263,7 @@ impl<'a> ChatSession<'a> {
                     title: Some(title),
                     ..(**draft).clone()
                 };
-                run::rehearse(self.session, &titled, false).await?;
+                run::rehearse(self.session, &titled, None).await?;
                 **draft = titled;
             }
             ChatThread::Existing { opened, thread, .. } => {
@@ -270,7 +281,7 @@ impl<'a> ChatSession<'a> {
         text: &str,
         screen: &mut OutputScreen,
     ) -> Result<DriveOutcome, CommandFault> {
-        let message = inputs::user_message(text)?;
+        inputs::user_message(text)?;
         if let ChatThread::New(draft) = &self.standing {
             let opened = self.session.open_or_create()?;
             let thread = run::create_thread(&opened, (**draft).clone()).await?;
@@ -290,6 +301,9 @@ impl<'a> ChatSession<'a> {
         else {
             return Err(CommandFault::new("no-thread", "the chat has no thread"));
         };
+        let images = std::mem::take(&mut self.images);
+        let message = images.into_message(opened, thread, Some(text)).await;
+        let message = message.map_err(|fault| run::with_created_hint(opened, fault, thread))?;
         let stream = if *runs == 0 {
             RunStream::new()
         } else {
@@ -297,7 +311,7 @@ impl<'a> ChatSession<'a> {
         };
         *runs += 1;
         let watch = RunWatch::new(&mut self.interrupts, FirstPress::Stops, stream);
-        let driven = watch.drive(opened, thread, Some(message), screen).await;
+        let driven = watch.drive(opened, thread, message, screen).await;
         let mut driven = driven.map_err(|fault| run::with_created_hint(opened, fault, thread))?;
         driven.answer.charged.splice(0..0, self.charged.drain(..));
         // The run may have gone on in another thread, and the chat does so as well.

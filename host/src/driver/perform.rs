@@ -2,6 +2,7 @@
 
 use super::conversation::ThreadConversation;
 use super::hand_off::read_summary_problem;
+use super::result_blobs::{result_content, store_result_blobs};
 use super::run_admission::RunAdmission;
 use super::{
     DriveError, Driver, DurableReply, EventSink, RunEvent, StopLevel, StopReceiver, ThreadCosts,
@@ -284,7 +285,9 @@ impl Run<'_> {
             Ok(found) => found,
             Err(failed) => return Ok(runner::Outcome::Failure(convert::failure_to_wit(&failed))),
         };
-        self.conversation.complete_request(name, asked);
+        self.conversation
+            .complete_request(&self.driver.tenant, name, asked)
+            .await;
         let request = &self.conversation.request;
         let partial = Mutex::new(String::new());
         let phase = step_phase(step);
@@ -384,6 +387,7 @@ impl Run<'_> {
             interrupted,
         } = called;
         let interrupted = interrupted && !call.idempotent;
+        let (result, blocks) = store_result_blobs(&self.driver.tenant, call, result).await;
         self.sink.emit(RunEvent::ToolDone {
             call: id,
             name,
@@ -395,7 +399,7 @@ impl Run<'_> {
             index: call.index,
             state: if interrupted { "interrupted" } else { "done" }.to_owned(),
             failed: result.failed,
-            content: wit::text_content(&result.content),
+            content: result_content(&result.content, blocks),
             patches: String::new(),
             operations: String::new(),
             cost: result.cost_nanos,

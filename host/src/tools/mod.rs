@@ -13,8 +13,8 @@ pub use joined::JoinedTools;
 use crate::models::BoxFuture;
 use std::time::Duration;
 
-/// Most bytes of one tool result that are kept and shown to a model. Larger ones are cut on a
-/// character boundary, with a note.
+/// Most bytes of one tool result that a model is shown. Larger ones are cut on a character
+/// boundary, with a note, and kept whole as a blob.
 pub const RESULT_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of a result that are reserved for notes.
@@ -91,6 +91,11 @@ pub struct ToolResult {
     pub failed: bool,
     /// Nano-USD that the call itself cost.
     pub cost_nanos: u64,
+    /// Images that the model is shown, if it takes any: png, jpeg, gif or webp, recognized by their
+    /// bytes. The driver stores them as blobs ([`crate::blobs`]).
+    pub images: Vec<Vec<u8>>,
+    /// The whole text where `content` is cut.
+    pub(crate) whole: Option<String>,
 }
 
 impl ToolResult {
@@ -100,6 +105,8 @@ impl ToolResult {
             content: content.into(),
             failed: false,
             cost_nanos: 0,
+            images: Vec::new(),
+            whole: None,
         }
     }
 
@@ -109,6 +116,13 @@ impl ToolResult {
             failed: true,
             ..Self::ok(content)
         }
+    }
+
+    /// Adds an image that the model is shown.
+    #[must_use]
+    pub fn with_image(mut self, bytes: Vec<u8>) -> Self {
+        self.images.push(bytes);
+        self
     }
 
     /// Adds the cost of the call itself, in nano-USD, at most [`TOOL_COST_NANOS_MAX`]. The commit

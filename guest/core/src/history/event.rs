@@ -3,6 +3,7 @@
 //! An event is stored as a JSON object whose `type` names it. Unknown types are kept as they are,
 //! so that an older component reads a newer history.
 
+use super::{MessageBlock, StoredBlob};
 use crate::json::record::{record, words};
 use crate::json::{FromJson, JsonError, JsonObject, JsonValue, ToJson};
 use crate::ledger::Usage;
@@ -151,34 +152,13 @@ pub enum MessageRole {
 
 words!(MessageRole { User = "user", Assistant = "assistant" });
 
-/// `{"type": "text", "text"}`: the one kind of content block that a user's message may hold so far.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextBlock {
-    /// `text`.
-    pub kind: String,
-    /// The text.
-    pub text: String,
-}
-
-record!(TextBlock { kind as "type", text });
-
-impl TextBlock {
-    /// Creates a block of text.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self {
-            kind: "text".into(),
-            text: text.into(),
-        }
-    }
-}
-
 /// A message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Author of the message.
     pub role: MessageRole,
     /// Blocks of the message, in order.
-    pub content: Vec<TextBlock>,
+    pub content: Vec<MessageBlock>,
     /// The caller's id of the message.
     pub id: Option<String>,
     /// True for text that neither a user nor a model wrote, such as `(stopped by user)`: it is
@@ -193,7 +173,7 @@ impl Message {
     pub fn text(role: MessageRole, text: impl Into<String>) -> Self {
         Self {
             role,
-            content: vec![TextBlock::new(text)],
+            content: vec![MessageBlock::Text(text.into())],
             id: None,
             synthetic: false,
         }
@@ -207,13 +187,10 @@ impl Message {
         }
     }
 
-    /// Joins the texts of its blocks with newlines.
+    /// Joins the texts of its blocks with newlines; images are named.
     pub fn joined_text(&self) -> String {
-        self.content
-            .iter()
-            .map(|block| block.text.as_str())
-            .collect::<Vec<_>>()
-            .join("\n")
+        let shown: Vec<_> = self.content.iter().map(MessageBlock::shown).collect();
+        shown.join("\n")
     }
 }
 
@@ -263,9 +240,13 @@ pub struct ToolResult {
     pub state: ToolResultState,
     /// Cost of the call itself.
     pub cost: NanoUsd,
+    /// Images, and large results of which `text` shows a part.
+    pub blocks: Vec<StoredBlob>,
 }
 
-record!(ToolResult { version, index, name, text, failed, state, cost or default });
+record!(ToolResult {
+    version, index, name, text, failed, state, cost or default, blocks or nothing
+});
 
 /// Text beside calls.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod charges;
 mod entry;
 mod event;
 mod message;
+mod stored_blob;
 
 pub use appended_event::{
     APPEND_BYTES_MAX, APPEND_EVENTS_MAX, AppendedEvent, AppendedResult, check_append_bytes,
@@ -16,11 +17,14 @@ pub use entry::{AdmittedAttempt, CommitReason, CostSource, Entry, SettledHold, S
 pub use event::{
     AssistantText, CancelledEvent, ChargedEvent, ContextInjected, ContextLimitReached, ErrorEvent,
     Event, Message, MessageRole, NoteEvent, PartialEvent, RaisedEvent, ResultEvent, ResumedEvent,
-    SuspendedEvent, TextBlock, ThinkingEvent, ThreadHandoff, ThreadResumed, TitleEvent, ToolResult,
+    SuspendedEvent, ThinkingEvent, ThreadHandoff, ThreadResumed, TitleEvent, ToolResult,
     ToolResultState, ToolUse, UsageCorrected,
 };
 pub use message::{
     MESSAGE_BYTES_MAX, ProviderRole, ProviderText, call_id, cut_escaped, escaped_bytes,
     is_user_text, parse_user, provider_messages, provider_messages_of, provider_role,
     provider_texts_of,
+};
+pub use stored_blob::{
+    BLOB_BYTES_MAX, BLOBS_MAX, BlobKind, BlobRecord, IMAGE_TYPES, MessageBlock, StoredBlob,
 };

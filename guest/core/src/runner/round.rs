@@ -6,7 +6,7 @@ use super::open_calls::{cut_to_fit, tool_name_of};
 use super::settlement::{count_time, record_tool_cost};
 use super::transition::RunTransition;
 use crate::error::Error;
-use crate::history::{Entry, Event, ToolResult, ToolResultState};
+use crate::history::{Entry, Event, StoredBlob, ToolResult, ToolResultState};
 use crate::json::record::{record, words};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
@@ -25,11 +25,13 @@ pub struct ToolOutcome {
     pub failed: bool,
     /// Text shown to the model.
     pub content: String,
+    /// Images, and large results of which the text shows a part.
+    pub blocks: Vec<StoredBlob>,
     /// Cost of the call itself.
     pub cost: NanoUsd,
 }
 
-record!(write ToolOutcome { version, index, state, failed, content, cost });
+record!(write ToolOutcome { version, index, state, failed, content, blocks or nothing, cost });
 
 /// State of a call, as the driver knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +74,7 @@ pub(super) fn apply_tool_results(
                 ToolResultState::Interrupted
             },
             cost: outcome.cost,
+            blocks: outcome.blocks,
         }));
     }
     let waits: Vec<RoundCall> = round.calls.into_iter().filter(|call| call.waits).collect();

@@ -105,6 +105,11 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
             fields.insert("role", role);
             fields.swap_remove("content");
             fields.insert("text", message.joined_text());
+            let images: Vec<_> = message.images().map(json::to_text).collect();
+            let images: Vec<_> = images.iter().flat_map(|image| json::parse(image)).collect();
+            if !images.is_empty() {
+                fields.insert("images", JsonValue::Array(images).into_owned());
+            }
         }
         Event::ToolUse(call) => {
             fields.swap_remove("arguments");
