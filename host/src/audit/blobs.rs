@@ -126,7 +126,7 @@ fn read_record(
     Ok(found.first().map(read))
 }
 
-/// What the lines of a blob come to.
+/// Number, bytes and hash of the lines of a blob.
 struct StoredLines {
     lines: u64,
     bytes: u64,

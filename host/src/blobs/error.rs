@@ -40,7 +40,7 @@ pub enum BlobError {
     /// The chain has no blob of this name.
     #[error("there is no blob {0}")]
     Missing(String),
-    /// What is stored is not what was written.
+    /// The stored lines or record are not those that were written.
     #[error("the blob {name} is damaged: {problem}")]
     Damaged {
         /// The hash, or the key of the record.

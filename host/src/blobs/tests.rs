@@ -114,7 +114,7 @@ fn a_write_that_was_stopped_is_gone_on_with() {
     assert!(read_blob(&store, CHAIN, &hex_digest(&bytes)).unwrap() == bytes);
 }
 
-/// What ends or deletes a thread replaces the record of its chain.
+/// An end or a deletion of a thread replaces the record of its chain.
 #[test]
 fn a_chain_that_has_moved_gets_no_line() {
     let store = store();

@@ -20,7 +20,7 @@ const LINES_PER_COMMIT: usize = 7;
 /// Most commits that another writer of the same blob may come before.
 const RACES_MAX: u32 = 64;
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlobWrite {
     /// The blob is stored, now or since earlier.

@@ -73,7 +73,7 @@ fn add_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-/// What a model is told of an error: nothing of the store's own words.
+/// Returns the words for a model about an error: none of the store's own.
 fn text_of(error: &BlobError) -> String {
     match error {
         BlobError::Storage(crate::storage::StorageError::QuotaExceeded { .. }) => {

@@ -67,7 +67,7 @@ impl FilesTools {
     }
 }
 
-/// What a call has read.
+/// The content that a call has read.
 enum FileAnswer {
     Text(String),
     /// An image, and a line that names it.

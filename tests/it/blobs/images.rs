@@ -6,8 +6,8 @@ use crate::models::judged_project::ProjectPlan;
 use serde_json::{Value, json};
 use threadkeep_tests::binary;
 use threadkeep_tests::judge::{
-    JudgeServer, SeenRequest, ServerAnswer, answer_in_order, anthropic_events, call_reply,
-    read_file_call, text_reply,
+    JudgeServer, SeenRequest, ServerAnswer, answer_in_order, anthropic_events, call_reply, chunk,
+    finish_chunk, read_file_call, stream_reply, text_reply, usage_chunk,
 };
 use threadkeep_tests::llmock::MockWire;
 
@@ -118,9 +118,10 @@ fn read_file_shows_images_on_both_wires() {
         let last = server.requests().pop().expect("a request");
         assert_eq!(images(wire, &last), [cat()], "{wire:?}");
         // A fork does as well, in a chain of its own.
-        let fork = project.json(&["fork", "t", "--id", "f"]);
+        let fork = project.json(&["fork", "t"]);
         assert_eq!(fork["exit"], 0, "{fork}");
-        let forked = project.json(&["resume", "f", "What was it?"]);
+        let id = fork["thread"]["thread_id"].as_str().expect("an id");
+        let forked = project.json(&["resume", id, "What was it?"]);
         assert_eq!(forked["exit"], 0, "{forked}");
         let last = server.requests().pop().expect("a request");
         assert_eq!(images(wire, &last), [cat()], "{wire:?}");
@@ -184,4 +185,48 @@ fn images_of_the_command_line_are_sent_with_the_first_message() {
         }
         assert_eq!(project.json(&["list"])["threads"], before);
     }
+}
+
+/// The window is full after the image: the summary is asked for by its name alone, and the next link
+/// carries the image with the messages that it belongs to.
+#[test]
+fn a_hand_off_names_images_and_carries_them() {
+    let full = stream_reply(&[
+        chunk(&json!({"role": "assistant", "content": "A cat."}), None),
+        finish_chunk("stop"),
+        usage_chunk(29_500, 10),
+    ]);
+    let wire = MockWire::OpenAi;
+    let answers = vec![
+        call(wire, "cat.png"),
+        full,
+        text_reply("They met a cat."),
+        text_reply("No."),
+    ];
+    let server = JudgeServer::start(answer_in_order(answers));
+    let plan = ProjectPlan {
+        model_keys: "images: true",
+        ..ProjectPlan::of_wire(wire)
+    };
+    let project = plan.make_project(&server.address());
+    std::fs::write(project.path().join("cat.png"), png(1, 30_000)).expect("written");
+    let capability = ["--capability", "execute.tool.read_file"];
+    let chat = project.command(&[&["chat", "--id", "c"], &capability[..]].concat());
+    let said = binary::run_with_input(chat, "Look at cat.png.\nIs it a dog?\n");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let requests = server.requests();
+    assert_eq!(requests.len(), 4, "{requests:?}");
+    let name = threadkeep::blobs::BlobName::of(&png(1, 30_000), "image/png");
+    let (summary, next) = (&requests[2], &requests[3]);
+    assert_eq!(images(wire, summary), []);
+    let label = format!("[image png, 31 KB, {}]", name.short());
+    assert!(
+        summary.body.to_string().contains(&label),
+        "{}",
+        summary.body
+    );
+    assert_eq!(images(wire, next), [cat()], "{}", next.body);
+    assert_eq!(project.json(&["audit"])["exit"], 0);
+    let chain = project.json(&["chain", "c"]);
+    assert_eq!(chain["chain_length"], 2, "{chain}");
 }

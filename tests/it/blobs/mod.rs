@@ -25,8 +25,10 @@ const MODELS: &str = "providers: {s: {wire: scripted, file: s.json}}\n\
     prices: {input: \"1\", output: \"1\"}}\n  blind: {provider: s, window: 64000, output: 100, \
     prices: {input: \"1\", output: \"1\"}}\ntiers: {default: m}\n";
 
-/// A round with one call of `fetch`, and a last reply.
+/// Twice a round with one call of `fetch`, and a last reply.
 const SCRIPT: &str = r#"[
+  {"calls": [{"name": "fetch", "arguments": {}}], "usage": {"input": 100, "output": 10}},
+  {"text": "Seen.", "usage": {"input": 100, "output": 10}},
   {"calls": [{"name": "fetch", "arguments": {}}], "usage": {"input": 100, "output": 10}},
   {"text": "Seen.", "usage": {"input": 100, "output": 10}}]"#;
 
@@ -90,7 +92,7 @@ impl BlobProject {
         &*self.project.tenant().context().storage
     }
 
-    /// What the audit finds.
+    /// Returns the findings of the audit.
     fn findings(&self) -> Vec<String> {
         threadkeep_tests::auditor::audit(self.storage())
     }
