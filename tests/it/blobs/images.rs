@@ -187,37 +187,36 @@ fn images_of_the_command_line_are_sent_with_the_first_message() {
     }
 }
 
-/// The window is full after the image: the summary is asked for by its name alone, and the next link
-/// carries the image with the messages that it belongs to.
+/// The window is full after a long message and an image: the summary is asked for by the image's name
+/// alone, and the next link carries the image with the messages that it belongs to.
 #[test]
 fn a_hand_off_names_images_and_carries_them() {
-    let full = stream_reply(&[
-        chunk(&json!({"role": "assistant", "content": "A cat."}), None),
-        finish_chunk("stop"),
-        usage_chunk(29_500, 10),
-    ]);
+    let counted = |text: &str, input: u64| {
+        stream_reply(&[
+            chunk(&json!({"role": "assistant", "content": text}), None),
+            finish_chunk("stop"),
+            usage_chunk(input, 10),
+        ])
+    };
     let wire = MockWire::OpenAi;
     let answers = vec![
+        counted("Noted.", 15_300),
         call(wire, "cat.png"),
-        full,
+        counted("A cat.", 29_500),
         text_reply("They met a cat."),
         text_reply("No."),
     ];
-    let server = JudgeServer::start(answer_in_order(answers));
-    let plan = ProjectPlan {
-        model_keys: "images: true",
-        ..ProjectPlan::of_wire(wire)
-    };
-    let project = plan.make_project(&server.address());
-    std::fs::write(project.path().join("cat.png"), png(1, 30_000)).expect("written");
+    let (project, server) = project(wire, "images: true", answers);
     let capability = ["--capability", "execute.tool.read_file"];
     let chat = project.command(&[&["chat", "--id", "c"], &capability[..]].concat());
-    let said = binary::run_with_input(chat, "Look at cat.png.\nIs it a dog?\n");
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let long = "Remember this. ".repeat(4_000);
+    let lines = format!("{long}\nLook at cat.png.\nIs it a dog?\n");
+    let said = binary::run_with_input(chat, &lines);
+    assert_eq!(said.code, Some(0), "{}", said.err);
     let requests = server.requests();
-    assert_eq!(requests.len(), 4, "{requests:?}");
+    assert_eq!(requests.len(), 5, "{}", said.err);
     let name = threadkeep::blobs::BlobName::of(&png(1, 30_000), "image/png");
-    let (summary, next) = (&requests[2], &requests[3]);
+    let (summary, next) = (&requests[3], &requests[4]);
     assert_eq!(images(wire, summary), []);
     let label = format!("[image png, 31 KB, {}]", name.short());
     assert!(
@@ -226,6 +225,7 @@ fn a_hand_off_names_images_and_carries_them() {
         summary.body
     );
     assert_eq!(images(wire, next), [cat()], "{}", next.body);
+    assert!(!next.body.to_string().contains("Remember this"));
     assert_eq!(project.json(&["audit"])["exit"], 0);
     let chain = project.json(&["chain", "c"]);
     assert_eq!(chain["chain_length"], 2, "{chain}");

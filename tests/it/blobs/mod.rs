@@ -44,7 +44,7 @@ fn base64(bytes: &[u8]) -> String {
 
 /// A project whose chat `c` has tools of this set.
 struct BlobProject {
-    temporary: tempfile::TempDir,
+    _temporary: tempfile::TempDir,
     project: OpenProject,
 }
 
@@ -69,7 +69,10 @@ impl BlobProject {
             ..Draft::default()
         };
         project.tenant().create(draft).await.unwrap();
-        Self { temporary, project }
+        Self {
+            _temporary: temporary,
+            project,
+        }
     }
 
     async fn run(&self, input: &str) -> Result<EndedRun, DriveError> {
