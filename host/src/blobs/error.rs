@@ -1,6 +1,6 @@
 //! Errors of writing and reading blobs.
 
-use super::{BLOB_BYTES_MAX, IMAGE_BYTES_MAX, size_text};
+use super::size_text;
 use crate::error::CallError;
 use crate::storage::StorageError;
 
@@ -12,13 +12,13 @@ pub enum BlobError {
     #[error("it is empty")]
     Empty,
     /// Nothing was written.
-    #[error("it has {}, and at most {} are kept", size_text(*.bytes), size_text(BLOB_BYTES_MAX as u64))]
+    #[error("it has {}, and at most 20 MiB are kept", size_text(*.bytes))]
     TooLarge {
         /// Its size.
         bytes: u64,
     },
     /// Nothing was written: providers refuse larger images, each time that the thread is sent.
-    #[error("it has {}, and models take images of at most {}", size_text(*.bytes), size_text(IMAGE_BYTES_MAX as u64))]
+    #[error("it has {}, and models take images of at most 3.75 MB", size_text(*.bytes))]
     ImageTooLarge {
         /// Its size.
         bytes: u64,
@@ -57,7 +57,7 @@ pub enum BlobError {
 }
 
 impl BlobError {
-    pub(super) fn damaged(name: &str, problem: &'static str) -> Self {
+    pub(super) fn from_damage(name: &str, problem: &'static str) -> Self {
         Self::Damaged {
             name: name.replace('\u{1}', " "),
             problem,

@@ -74,8 +74,8 @@ impl BlobName {
         self.hash.get(..SHOWN_DIGITS).unwrap_or(&self.hash)
     }
 
-    /// Describes it as the component does: `[image png, 34 KB, 0123456789ab]`, or with why it is not
-    /// there.
+    /// Describes it as the component does: `[image png, 34 KB, 0123456789ab]`, or with why it is
+    /// not there.
     pub fn image_label(&self, why: Option<&str>) -> String {
         let media = self.media.strip_prefix("image/").unwrap_or(&self.media);
         let (size, name) = (size_text(self.size), self.short());
@@ -135,7 +135,7 @@ impl BlobState {
                 written: number("written")?,
             })
         })();
-        state.ok_or_else(|| BlobError::damaged(name, "its record cannot be read"))
+        state.ok_or_else(|| BlobError::from_damage(name, "its record cannot be read"))
     }
 
     fn to_text(&self) -> String {
@@ -179,20 +179,24 @@ pub fn read_blob(
         return Err(BlobError::Missing(hash.to_owned()));
     };
     if !state.is_whole() {
-        return Err(BlobError::damaged(hash, "it is not wholly written"));
+        return Err(BlobError::from_damage(hash, "it is not wholly written"));
     }
     let mut bytes = Vec::new();
     let mut next = 1;
     while next <= state.parts {
         let lines = storage.read_log(BLOB, &name, next, PAGE_ENTRIES_MAX, false)?;
         if lines.is_empty() {
-            return Err(BlobError::damaged(hash, "lines of it are missing"));
+            return Err(BlobError::from_damage(hash, "lines of it are missing"));
         }
         for line in lines {
             let decoded = STANDARD.decode(&line.value);
-            let decoded = decoded.map_err(|_| BlobError::damaged(hash, "a line is no Base64"))?;
+            let decoded =
+                decoded.map_err(|_| BlobError::from_damage(hash, "a line is no Base64"))?;
             if bytes.len() + decoded.len() > BLOB_BYTES_MAX {
-                return Err(BlobError::damaged(hash, "it is larger than a blob may be"));
+                return Err(BlobError::from_damage(
+                    hash,
+                    "it is larger than a blob may be",
+                ));
             }
             bytes.extend(decoded);
             next = line.position + 1;
@@ -200,7 +204,7 @@ pub fn read_blob(
     }
     match hex_digest(&bytes) == hash {
         true => Ok(bytes),
-        false => Err(BlobError::damaged(
+        false => Err(BlobError::from_damage(
             hash,
             "its bytes are not those of its name",
         )),

@@ -9,11 +9,11 @@ const CHAIN: &str = "Tour-1";
 /// A store with the record of one chain, at version 1.
 fn store() -> MemoryStore {
     let store = MemoryStore::new();
-    put(&store, "chain", "tour-1", "{}");
+    put_record(&store, "chain", "tour-1", "{}");
     store
 }
 
-fn put(store: &MemoryStore, collection: &str, name: &str, value: &str) {
+fn put_record(store: &MemoryStore, collection: &str, name: &str, value: &str) {
     let put = CommitOp::Put {
         key: RecordKey::new(collection, name),
         expect: RecordExpectation::Any,
@@ -22,7 +22,7 @@ fn put(store: &MemoryStore, collection: &str, name: &str, value: &str) {
     store.commit(&[put], true).expect("it is put");
 }
 
-fn append(store: &MemoryStore, log: &str, partition: &str, at: u64, value: &str) {
+fn append_line(store: &MemoryStore, log: &str, partition: &str, at: u64, value: &str) {
     let append = CommitOp::Append {
         log: log.to_owned(),
         partition: partition.to_owned(),
@@ -118,7 +118,7 @@ fn a_write_that_was_stopped_is_gone_on_with() {
 #[test]
 fn a_chain_that_has_moved_gets_no_line() {
     let store = store();
-    put(&store, "chain", "tour-1", "{}");
+    put_record(&store, "chain", "tour-1", "{}");
     assert_eq!(write(&store, b"x").unwrap(), BlobWrite::ChainMoved);
     assert_eq!(state(&store, b"x"), None);
     let written = write_blob(&store, (CHAIN, 2), (b"x", "text/plain")).unwrap();
@@ -144,10 +144,10 @@ fn bytes_that_were_edited_are_never_given() {
         ("{}", line(&good[LINE_BYTES..]), "its record cannot be read"),
     ] {
         let store = store();
-        put(&store, "blob", &key, record);
-        append(&store, "blob", &key, 1, &line(&good[..LINE_BYTES]));
+        put_record(&store, "blob", &key, record);
+        append_line(&store, "blob", &key, 1, &line(&good[..LINE_BYTES]));
         if !second.is_empty() || expected != "lines of it are missing" {
-            append(&store, "blob", &key, 2, &second);
+            append_line(&store, "blob", &key, 2, &second);
         }
         match read_blob(&store, CHAIN, &hex_digest(&good)) {
             Err(BlobError::Damaged { problem, .. }) => assert_eq!(problem, expected),
@@ -168,16 +168,16 @@ fn blobs_that_nothing_names_are_listed() {
         };
         names.push(name);
     }
-    put(&store, "thread", "tour-1", "{}");
+    put_record(&store, "thread", "tour-1", "{}");
     let event = |name: &BlobName, chain: &str| {
         let mut block = name.blob_block();
         block["chain"] = chain.into();
         json!({"events": [{"type": "tool_result", "blocks": [block]}]}).to_string()
     };
-    append(&store, "history", "tour-1", 1, &event(&names[0], CHAIN));
-    append(&store, "history", "tour-1", 2, &event(&names[3], "tour-9"));
+    append_line(&store, "history", "tour-1", 1, &event(&names[0], CHAIN));
+    append_line(&store, "history", "tour-1", 2, &event(&names[3], "tour-9"));
     let waits = json!({"role": "user", "content": [names[1].image_block()]}).to_string();
-    put(&store, "inbox", "tour-1\u{1}0000000000000001", &waits);
+    put_record(&store, "inbox", "tour-1\u{1}0000000000000001", &waits);
     let listed = list_unreferenced_blobs(&store).unwrap();
     let listed: Vec<_> = listed
         .iter()

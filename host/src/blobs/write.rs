@@ -46,8 +46,8 @@ fn chain_record(chain: &str) -> RecordKey {
 /// not written again, one that is not whole is gone on with.
 ///
 /// # Errors
-/// [`BlobError::Empty`], [`BlobError::TooLarge`], [`BlobError::Damaged`] if what is stored under its
-/// name is something else, and those of the store, such as a quota that is reached.
+/// [`BlobError::Empty`], [`BlobError::TooLarge`], [`BlobError::Damaged`] if something else is stored
+/// under its name, and those of the store, such as a quota that is reached.
 pub fn write_blob(
     storage: &dyn StorageBackend,
     (chain, chain_version): (&str, u64),
@@ -70,7 +70,7 @@ pub fn write_blob(
             Some((_, state))
                 if state.size != name.size || state.parts != new_state(&name).parts =>
             {
-                return Err(BlobError::damaged(&key, "its record says another size"));
+                return Err(BlobError::from_damage(&key, "its record says another size"));
             }
             Some((_, state)) if state.is_whole() => return Ok(BlobWrite::Stored(name)),
             Some((version, state)) => (RecordExpectation::Version(version), state),

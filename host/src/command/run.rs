@@ -74,8 +74,9 @@ pub fn new_draft(
 }
 
 /// Refuses, before anything is created, a thread that could not be created, or (with `first`, the
-/// images of its first message) not run to its end: settings that would not take effect, a policy without room for a run, and a
-/// model whose provider cannot be created. The component names that model, from a thread in memory.
+/// images of its first message) not run to its end: settings that would not take effect, a policy
+/// without room for a run, a model that takes no images, and one whose provider cannot be created.
+/// The component names that model, from a thread in memory.
 pub async fn rehearse(
     session: &CommandSession,
     draft: &Draft,

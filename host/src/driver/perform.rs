@@ -285,9 +285,7 @@ impl Run<'_> {
             Ok(found) => found,
             Err(failed) => return Ok(runner::Outcome::Failure(convert::failure_to_wit(&failed))),
         };
-        self.conversation
-            .complete_request(&self.driver.tenant, name, asked)
-            .await;
+        conversation.complete_request(tenant, name, asked).await;
         let request = &self.conversation.request;
         let partial = Mutex::new(String::new());
         let phase = step_phase(step);

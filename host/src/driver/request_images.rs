@@ -40,12 +40,11 @@ impl ConversationImages {
         messages: &[String],
         taken: bool,
     ) -> RequestImages {
-        for message in messages.iter().skip(self.seen) {
+        for json in messages.iter().skip(self.seen) {
             // A text that holds these words is parsed in vain.
-            if message.contains("\"image\"")
-                && let Ok(message) = serde_json::from_str(message)
-            {
-                collect_images(&message, &mut self.named);
+            let may_name = json.contains("\"image\"");
+            if let Some(Ok(parsed)) = may_name.then(|| serde_json::from_str(json)) {
+                collect_images(&parsed, &mut self.named);
             }
         }
         self.seen = messages.len();

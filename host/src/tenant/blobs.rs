@@ -4,7 +4,7 @@ use super::Tenant;
 use crate::blobs::{
     self, BLOB_BYTES_MAX, BlobError, BlobName, BlobWrite, IMAGE_BYTES_MAX, image_type,
 };
-use crate::storage::StorageError;
+use crate::storage::{StorageBackend, StorageError};
 use std::sync::Arc;
 
 /// Most times that the record of a chain may move while a blob is written.
@@ -27,8 +27,8 @@ impl Tenant {
         self.store_blob(thread, bytes, media).await
     }
 
-    /// Stores a blob for a thread, under its chain. The same bytes are stored once. Whoever names it
-    /// to the component does so next: a blob that nothing names stays until it is pruned.
+    /// Stores a blob for a thread, under its chain. The same bytes are stored once. The caller names
+    /// it to the component next: a blob that nothing names stays until it is pruned.
     ///
     /// # Errors
     /// [`BlobError::Ended`], [`BlobError::TooLarge`], a store that is full, and others of the store
@@ -80,7 +80,7 @@ impl Tenant {
     /// Runs `act` on a thread that may block.
     async fn on_store<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&dyn crate::storage::StorageBackend) -> Result<T, BlobError> + Send + 'static,
+        act: impl FnOnce(&dyn StorageBackend) -> Result<T, BlobError> + Send + 'static,
     ) -> Result<T, BlobError> {
         let storage = Arc::clone(&self.context.storage);
         let acted = tokio::task::spawn_blocking(move || act(&*storage));

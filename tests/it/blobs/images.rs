@@ -187,8 +187,8 @@ fn images_of_the_command_line_are_sent_with_the_first_message() {
     }
 }
 
-/// The window is full after a long message and an image: the summary is asked for by the image's name
-/// alone, and the next link carries the image with the messages that it belongs to.
+/// The window is full after a long message and an image: the summary is asked for by the image's
+/// name alone, and the next link carries the image with the messages that it belongs to.
 #[test]
 fn a_hand_off_names_images_and_carries_them() {
     let counted = |text: &str, input: u64| {

@@ -77,8 +77,8 @@ async fn names_without_a_blob_are_refused() {
             field,
             "{message}"
         );
-        let event = serde_json::json!({"type": "message", "role": "user",
-            "content": [serde_json::from_str::<serde_json::Value>(&message).unwrap()["content"][0]]});
+        let mut event: serde_json::Value = serde_json::from_str(&message).unwrap();
+        event["type"] = "message".into();
         let change = history::ChangeSet::of_events(vec![event.to_string()]);
         let appended = tenant
             .append_change("c", None, history::Expected::Any, change)

@@ -3,7 +3,7 @@
 //! An event is stored as a JSON object whose `type` names it. Unknown types are kept as they are,
 //! so that an older component reads a newer history.
 
-use super::{MessageBlock, StoredBlob};
+use super::stored_blob::{MessageBlock, StoredBlob};
 use crate::json::record::{record, words};
 use crate::json::{FromJson, JsonError, JsonObject, JsonValue, ToJson};
 use crate::ledger::Usage;
@@ -189,7 +189,11 @@ impl Message {
 
     /// Joins the texts of its blocks with newlines; images are named.
     pub fn joined_text(&self) -> String {
-        let shown: Vec<_> = self.content.iter().map(MessageBlock::shown).collect();
+        let shown: Vec<_> = self
+            .content
+            .iter()
+            .map(MessageBlock::show_as_text)
+            .collect();
         shown.join("\n")
     }
 }

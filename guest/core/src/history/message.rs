@@ -321,8 +321,8 @@ impl<'a> RawMessage<'a> {
 }
 
 /// Reads a user's message of a caller:
-/// `{"role": "user", "content": "text" | [blocks], "id"?}`. A block is `{"type": "text", "text"}` or
-/// an image that the host has stored, `{"type": "image", "blob", "media", "size"}`.
+/// `{"role": "user", "content": "text" | [blocks], "id"?}`. A block is `{"type": "text", "text"}`
+/// or an image that the host has stored, `{"type": "image", "blob", "media", "size"}`.
 pub fn parse_user(text: &str) -> Result<Message, Error> {
     if text.len() > MESSAGE_BYTES_MAX {
         let problem = format!("is longer than {MESSAGE_BYTES_MAX} bytes");

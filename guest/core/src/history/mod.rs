@@ -5,6 +5,7 @@ mod appended_event;
 mod charges;
 mod entry;
 mod event;
+mod event_blobs;
 mod message;
 mod stored_blob;
 

@@ -1,7 +1,6 @@
 //! Blocks that name a blob: images and large results, whose bytes the host stores beside the
 //! history and puts into requests. The component never holds them.
 
-use super::{Event, Message, ToolResult};
 use crate::error::Error;
 use crate::json::record::{record, words};
 use crate::json::{FromJson, JsonError, JsonValue, ObjectReader, ObjectWriter, ToJson};
@@ -65,7 +64,8 @@ pub struct BlobRecord {
 record!(read BlobRecord { size, parts, written });
 
 impl StoredBlob {
-    /// Reads the block at `place` as a caller gives it, without a chain. Unknown fields are refused.
+    /// Reads the block at `place` as a caller gives it, without a chain. Unknown fields are
+    /// refused.
     ///
     /// # Errors
     /// `invalid`, with the field that is wrong.
@@ -222,58 +222,11 @@ impl FromJson for MessageBlock {
 
 impl MessageBlock {
     /// Returns the text, or what stands for the image where only texts are shown.
-    pub fn shown(&self) -> Cow<'_, str> {
+    pub fn show_as_text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => text.into(),
             Self::Image(image) => image.label().into(),
         }
-    }
-}
-
-impl Event {
-    /// Returns the blobs that the event names.
-    pub fn blobs_mut(&mut self) -> Vec<&mut StoredBlob> {
-        match self {
-            Self::Message(message) => message.images_mut().collect(),
-            Self::ToolResult(result) => result.blocks.iter_mut().collect(),
-            _ => Vec::new(),
-        }
-    }
-}
-
-impl Message {
-    /// Returns its images.
-    pub fn images(&self) -> impl Iterator<Item = &StoredBlob> {
-        self.content.iter().filter_map(|block| match block {
-            MessageBlock::Image(image) => Some(image),
-            MessageBlock::Text(_) => None,
-        })
-    }
-
-    fn images_mut(&mut self) -> impl Iterator<Item = &mut StoredBlob> {
-        self.content.iter_mut().filter_map(|block| match block {
-            MessageBlock::Image(image) => Some(image),
-            MessageBlock::Text(_) => None,
-        })
-    }
-}
-
-impl ToolResult {
-    /// Returns its images, which models are sent.
-    pub fn images(&self) -> impl Iterator<Item = &StoredBlob> {
-        self.blocks
-            .iter()
-            .filter(|blob| blob.kind == BlobKind::Image)
-    }
-
-    /// Returns the text, with a line that names each blob before it.
-    pub fn shown(&self) -> Cow<'_, str> {
-        if self.blocks.is_empty() {
-            return self.text.as_str().into();
-        }
-        let labels = self.blocks.iter().map(StoredBlob::label);
-        let lines: Vec<_> = labels.chain([self.text.clone()]).collect();
-        lines.join("\n").into()
     }
 }
 

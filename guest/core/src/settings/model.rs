@@ -36,7 +36,8 @@ pub struct Model {
 }
 
 record!(Model {
-    name, provider, window, output, call_millis or nothing, rate or nothing, images or nothing, prices
+    name, provider, window, output, call_millis or nothing, rate or nothing, images or nothing,
+    prices
 });
 
 impl Model {

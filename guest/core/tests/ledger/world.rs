@@ -415,8 +415,7 @@ impl TestWorld {
             content: "42".to_owned(),
             cost: NanoUsd::new(cost),
         });
-        let outcome = StepOutcome::ToolOutcomes(outcomes.collect());
-        let submission = submission(&driver, outcome);
+        let submission = submission(&driver, StepOutcome::ToolOutcomes(outcomes.collect()));
         Some((thread, self.decide_submission(&loaded, submission, moment)))
     }
 

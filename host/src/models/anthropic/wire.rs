@@ -135,9 +135,8 @@ fn user_block(part: &UserPart) -> String {
 /// Base64 has no character that JSON escapes, and neither has a media type of images.
 fn image_block(image: &SentImage) -> String {
     let SentImage { media, base64 } = image;
-    format!(
-        r#"{{"type":"image","source":{{"type":"base64","media_type":"{media}","data":"{base64}"}}}}"#
-    )
+    let source = format!(r#""type":"base64","media_type":"{media}","data":"{base64}""#);
+    format!(r#"{{"type":"image","source":{{{source}}}}}"#)
 }
 
 fn text_block(text: &str) -> String {
