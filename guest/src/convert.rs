@@ -113,6 +113,7 @@ pub fn handle_to_wit(handed: StepHandle) -> exported::runner::Handle {
 #[inline(never)]
 pub fn step(handed: &StepHandle) -> exported::runner::Step {
     let step = &handed.step;
+    let images = handed.pin.as_deref().is_some_and(|pin| pin.model.images);
     exported::runner::Step {
         kind: step.kind.map_or("finished", StepKind::as_str).to_owned(),
         thread: handed.loaded.thread.value.id.clone(),
@@ -133,6 +134,7 @@ pub fn step(handed: &StepHandle) -> exported::runner::Step {
                 idempotent: call.idempotent,
                 approved: call.approved,
                 timeout: call.timeout.min(COUNT_CAP_MAX) as u32,
+                images,
             })
             .collect(),
         until: step.until.map(instant),
@@ -172,6 +174,7 @@ fn request(handed: &StepHandle) -> llm::Request {
         messages: handed.messages.clone(),
         since: handed.since,
         output: handed.step.output,
+        images: false,
         session: None,
         hash: handed.step.hash.clone(),
     };
@@ -183,6 +186,7 @@ fn request(handed: &StepHandle) -> llm::Request {
         return request;
     }
     request.model.clone_from(&pin.model.name);
+    request.images = pin.model.images;
     request
         .session
         .clone_from(&handed.loaded.head.value.session);
@@ -321,12 +325,14 @@ fn tool_outcome(place: usize, outcome: types::ToolOutcome) -> Result<ToolOutcome
         }
     };
     let given = |text: String| Some(text).filter(|text| !matches!(text.trim(), "" | "[]"));
+    let content = parse_result_content(place, &outcome.content)?;
     Ok(ToolOutcome {
         version: outcome.version,
         index: outcome.index,
         state,
         failed: outcome.failed,
-        content: parse_result_content(place, &outcome.content)?,
+        content: content.text,
+        blocks: content.blocks,
         cost: NanoUsd::new(outcome.cost),
         patches: given(outcome.patches),
         operations: given(outcome.operations),

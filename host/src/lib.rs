@@ -24,6 +24,7 @@
 pub mod audit;
 pub mod authority;
 mod bindings;
+pub mod blobs;
 pub mod ceilings;
 pub mod clock;
 pub mod component;

@@ -239,6 +239,12 @@ impl OpenProject {
         self.models.provider(model).map(drop)
     }
 
+    /// Returns true if this model or tier takes images, as its entry says.
+    pub fn takes_images(&self, model: &str) -> bool {
+        let table = self.library.models();
+        table.is_ok_and(|table| table.resolve(model).is_some_and(|spec| spec.images))
+    }
+
     /// Asks a model for one word, within the policy's ceilings: one small request.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! Nothing that matters lives in an instance: a clean one is kept warm, and dropped after a trap or
 //! limit, after a maximal number of calls, or when idle.
 
+mod blobs;
 mod chain_tip;
 mod exports;
 

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod audit;
+mod blobs;
 mod ceilings;
 mod children;
 mod cli;

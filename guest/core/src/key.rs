@@ -30,6 +30,9 @@ pub const PARTIAL: &str = "partial";
 /// State documents as they are now, by thread key; also the log of earlier ones, whose partition is
 /// the thread key.
 pub const STATE: &str = "state";
+/// Blobs, by (root key, SHA-256). The log of the same name has their bytes, in a partition of the
+/// same key. The host alone writes them.
+pub const BLOB: &str = "blob";
 /// The log of entries; its partition is the thread key.
 pub const HISTORY: &str = "history";
 

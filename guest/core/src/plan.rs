@@ -271,7 +271,11 @@ impl<'a> ThreadChange<'a> {
     }
 
     /// Adds an event; returns its index in the entry.
-    pub fn push_event(&mut self, event: Event) -> u32 {
+    pub fn push_event(&mut self, mut event: Event) -> u32 {
+        // Forks and later links find the bytes of a blob by the chain that has them.
+        for blob in event.blobs_mut() {
+            blob.chain = Some(self.thread.chain.clone());
+        }
         self.events.push(event);
         (self.events.len() - 1) as u32
     }
@@ -296,7 +300,7 @@ impl<'a> ThreadChange<'a> {
             let assistant = message.role == ProviderRole::Assistant;
             self.head.asked = !assistant;
             self.head
-                .add_to_window(&message.json, self.counted && assistant);
+                .add_message_to_window(&message, self.counted && assistant);
         }
     }
 

@@ -219,7 +219,7 @@ const RECORDS: [(RewriteFn, &str); 19] = [
 const EVENTS: [&str; 21] = [
     concat!(
         r#"{"type":"message","role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"},"#,
-        r#"{"type":"image","text":""}],"id":"m1"}"#
+        r#"{"type":"image","blob":"ab","chain":"c","media":"image/png","size":9}],"id":"m1"}"#
     ),
     r#"{"type":"message","role":"assistant","content":[],"synthetic":true}"#,
     r#"{"type":"tool_use","name":"read","arguments":"{\"a\": 1.50}","id":"x"}"#,
@@ -233,7 +233,8 @@ const EVENTS: [&str; 21] = [
     ),
     concat!(
         r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":true,"#,
-        r#""state":"interrupted","cost":0}"#
+        r#""state":"interrupted","cost":0,"blocks":[{"type":"blob","blob":"ab","#,
+        r#""media":"text/plain","size":9},{"type":"image","blob":"cd","chain":"c","media":"image/gif","size":8}]}"#
     ),
     r#"{"type":"assistant_text","text":"t"}"#,
     r#"{"type":"thinking","text":"t","raw":"{}"}"#,
@@ -438,7 +439,7 @@ fn messages_keep_their_bytes() {
         [
             concat!(
                 r#"{"role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"},"#,
-                r#"{"type":"text","text":""}]}"#
+                r#"{"type":"image","blob":"ab","chain":"c","media":"image/png","size":9}]}"#
             ),
             concat!(
                 r#"{"role":"assistant","content":[{"type":"tool_use","id":"call_1_2","#,
@@ -449,7 +450,8 @@ fn messages_keep_their_bytes() {
                 r#""name":"read","text":"t","failed":false},{"type":"tool_result","#,
                 r#""id":"call_7_1","name":"read","text":"t","failed":true},"#,
                 r#"{"type":"tool_result","id":"call_7_1","name":"read","text":"t","#,
-                r#""failed":true}]}"#
+                r#""failed":true,"images":[{"type":"image","blob":"cd","chain":"c","#,
+                r#""media":"image/gif","size":8}]}]}"#
             ),
             concat!(
                 r#"{"role":"assistant","content":[{"type":"text","text":"t"},{"type":"thinking","#,
@@ -517,6 +519,7 @@ fn outcomes_keep_their_bytes() {
         state,
         failed: false,
         content: "c".into(),
+        blocks: Vec::new(),
         cost: NanoUsd::new(9),
         patches: None,
         operations: None,

@@ -1,5 +1,6 @@
 //! Histories: read in pages as they are stored, and written by external loops.
 
+use super::blobs::NamedBlobs;
 use super::store::{DecisionOutcome, find_thread_record};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
@@ -336,6 +337,7 @@ impl<P: HostPorts> ThreadService<P> {
         let edits = texts.parse_edits()?;
         let digest = texts.digest();
         let done = self.decide(thread, &|loaded, moment| {
+            self.check_blobs(loaded, &NamedBlobs::of_events(&events))?;
             let round = self.round(loaded)?;
             let answer = match expected {
                 Some(version) => self.entry_after(loaded, version)?,

@@ -5,7 +5,8 @@
 //! [`store::CONTENTION`] and may repeat the same call. The error `busy` is not for this: it names a
 //! lease of another holder, which a repeated call does not end.
 
-pub mod chain;
+pub mod blobs;
+mod chain;
 pub mod child_chains;
 pub mod children;
 pub mod decisions;

@@ -1,6 +1,7 @@
 //! The runner: each call loads the inputs of a decision, commits it, and returns the next step of
 //! the driver.
 
+use super::blobs::NamedBlobs;
 use super::decisions::ThreadDetails;
 use super::registry::loaded_from_plan;
 use super::resolve::{keeps_pin, with_policy_caps};
@@ -102,6 +103,7 @@ impl<P: HostPorts> ThreadService<P> {
             };
             let round = self.round(loaded)?;
             let known_input = self.knows_input_of_start(loaded, request)?;
+            self.check_blobs(loaded, &NamedBlobs::of_message(request.input.as_ref()))?;
             let moment = with_policy_caps(moment, &settings.policy);
             let ceiling = moment.ceiling;
             let inputs = DecisionInputs {
@@ -264,6 +266,7 @@ impl<P: HostPorts> ThreadService<P> {
                 inputs.tip = self.readable_tip(loaded)?.map(Box::new);
             }
             if pending {
+                self.check_blobs(loaded, &NamedBlobs::of_outcome(&submission.outcome))?;
                 // The calls of a summary are not performed.
                 let pin = pin.as_deref().filter(|_| head.phase.is_none());
                 let (outcome, ceiling) = (&submission.outcome, moment.ceiling);
@@ -325,10 +328,11 @@ impl<P: HostPorts> ThreadService<P> {
                     .into()),
                 };
             }
-            if let Signal::Message(message) = signal
-                && self.knows_input(loaded, Some(message))?
-            {
-                return Ok(CommitDecision::Repeat);
+            if let Signal::Message(message) = signal {
+                if self.knows_input(loaded, Some(message))? {
+                    return Ok(CommitDecision::Repeat);
+                }
+                self.check_blobs(loaded, &NamedBlobs::of_message(Some(message)))?;
             }
             let round = self.round(loaded)?;
             let moment = match signal {

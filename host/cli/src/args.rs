@@ -246,6 +246,9 @@ pub struct RunArgs {
     /// A first message beside the directive's prompt
     #[arg(long, value_name = "TEXT")]
     pub message: Option<String>,
+    /// An image that the first message shows to the model (png, jpeg, gif or webp); may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub image: Vec<PathBuf>,
     /// The properties of the new thread.
     #[command(flatten)]
     pub thread: NewThreadArgs,
@@ -290,6 +293,9 @@ pub struct ChatArgs {
     /// repeated
     #[arg(long, value_name = "NAME")]
     pub capability: Vec<String>,
+    /// An image that the first message shows to the model (png, jpeg, gif or webp); may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub image: Vec<PathBuf>,
     /// The properties of a new chat.
     #[command(flatten)]
     pub new: NewThreadArgs,

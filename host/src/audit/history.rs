@@ -1,5 +1,6 @@
 //! The replay of the entries of one history, and the faults of the entries themselves.
 
+use super::blobs::check_named_blobs;
 use super::record_reader::{key_of, list, number, sha256_hex, sha256_of_parts, text};
 use super::state::StateReplay;
 use super::{StoreAudit, StoreInvariant, UnconfirmedFindings};
@@ -383,6 +384,8 @@ impl StoreAudit<'_> {
                 told.replay_entry(line.position, &line.value);
                 let (state, findings) = (&mut told.state, &mut told.entry_findings);
                 state.replay_entry(self.storage, key, &line.value, findings)?;
+                let entry = (told.version, line.value.as_str());
+                check_named_blobs(self.storage, entry, &mut told.entry_findings)?;
             }
         }
         Ok(())

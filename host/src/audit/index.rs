@@ -18,7 +18,7 @@ const COLLECTIONS: [&str; 7] = [
     "index", "due", "inbox", "partial", "seen", "pin", "decision",
 ];
 /// Collections of which it is only asked whether their records can be read.
-const OTHERS: [&str; 4] = ["state", "signature", "sweep", "blob"];
+const OTHERS: [&str; 3] = ["state", "signature", "sweep"];
 
 impl StoreAudit<'_> {
     /// Audits every entry of these collections.

@@ -19,6 +19,7 @@
 
 mod account;
 mod base;
+mod blobs;
 mod chain;
 mod documents;
 mod fork;
@@ -254,6 +255,7 @@ pub fn audit_with_progress(
         audit.audit_account(&root)?;
     }
     audit.audit_index_entries()?;
+    audit.audit_blobs()?;
     Ok(audit.report)
 }
 

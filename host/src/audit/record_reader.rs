@@ -349,6 +349,11 @@ pub(super) fn sha256_hex(text: &str) -> String {
     to_hex(&Sha256::digest(text.as_bytes()))
 }
 
+/// Returns a digest as lower-case hex.
+pub(super) fn sha256_hex_of(digest: Sha256) -> String {
+    to_hex(&digest.finalize())
+}
+
 fn to_hex(bytes: &[u8]) -> String {
     let mut hex = String::with_capacity(2 * bytes.len());
     for byte in bytes {

@@ -4,8 +4,8 @@
 
 use super::UsageTotals;
 use crate::models::{
-    BLOCKS_MAX, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, OnDelta,
-    REPLY_BYTES_MAX, ReplyBlock, ReplyDelta, Usage, answer_bytes_max,
+    BLOCKS_MAX, CompletionRequest, FailureKind, IMAGE_TOKENS_MAX, ModelCompletion, ModelFailure,
+    OnDelta, REPLY_BYTES_MAX, ReplyBlock, ReplyDelta, Usage, answer_bytes_max,
 };
 use crate::tools::{RESULT_BYTES_MAX, TOOL_COST_NANOS_MAX, ToolResult, bound_edits, bound_result};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +15,9 @@ use threadkeep_units::unknown_bill::{TOKENS_PER_SECOND, output_tokens_in};
 
 /// Longest code and longest message of a failure, in bytes each: built-in ones have a few hundred.
 const FAILURE_TEXT_BYTES_MAX: usize = 4 << 10;
+
+/// Most images of one result: what the component takes of a call.
+const RESULT_IMAGES_MAX: usize = 15;
 
 /// Upper bound of bytes a token: English has four, a run of blanks somewhat more. A provider that
 /// reports fewer tokens than the bytes that arrived imply, or none, is booked with the implied
@@ -55,12 +58,14 @@ pub(super) fn max_model_usage(
     request: &CompletionRequest,
     prices: Option<&TokenPrices>,
 ) -> UsageTotals {
-    let bytes = request_bytes(request);
+    let tokens = request_tokens_max(request);
     UsageTotals {
-        spend_nanos: prices.map_or(0, |prices| prices.max_cost(bytes, request.output_max).get()),
+        spend_nanos: prices.map_or(0, |prices| {
+            prices.max_cost(tokens, request.output_max).get()
+        }),
         unpriced_calls: u64::from(prices.is_none()),
         model_calls: 1,
-        model_bytes: bytes.saturating_add(answer_bytes_max(request.output_max)),
+        model_bytes: sent_bytes(request).saturating_add(answer_bytes_max(request.output_max)),
         ..UsageTotals::default()
     }
 }
@@ -107,7 +112,8 @@ pub(super) fn actual_model_usage(
                 let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
                 let written = output_tokens_in(TOKENS_PER_SECOND, millis);
                 let written = written.max(said).min(request.output_max);
-                prices.max_cost(asked, written).get().min(most.spend_nanos)
+                let tokens = request_tokens_max(request);
+                prices.max_cost(tokens, written).get().min(most.spend_nanos)
             }
             None => most.spend_nanos,
         },
@@ -116,7 +122,9 @@ pub(super) fn actual_model_usage(
     let came = said.max(arrived.network_bytes.load(Ordering::Relaxed));
     UsageTotals {
         spend_nanos,
-        model_bytes: asked.saturating_add(came).min(most.model_bytes),
+        model_bytes: sent_bytes(request)
+            .saturating_add(came)
+            .min(most.model_bytes),
         ..*most
     }
 }
@@ -141,7 +149,7 @@ fn min_cost(prices: &TokenPrices, asked_bytes: u64, said_bytes: u64) -> u64 {
 /// The believed part of a usage, by the bytes of the request. More is cut, in the thread's account
 /// as in the book, and reported (`RunEvent::Disbelieved`).
 pub(super) fn clamp_usage(usage: Usage, request: &CompletionRequest) -> Usage {
-    usage.cut_to_admitted(request_bytes(request), request.output_max)
+    usage.cut_to_admitted(request_tokens_max(request), request.output_max)
 }
 
 /// The reply, refused if it is larger than a reply may be.
@@ -177,19 +185,43 @@ fn shorten(text: &mut String, bytes: usize) {
     text.truncate(text.floor_char_boundary(bytes));
 }
 
+/// Bytes that a call has brought: of texts and of images.
+pub(super) fn tool_result_bytes(result: &ToolResult) -> u64 {
+    let text = result.whole.as_ref().unwrap_or(&result.content).len();
+    let images: usize = result.images.iter().map(Vec::len).sum();
+    (text + images) as u64
+}
+
 /// The result, cut to the maximal size of a result and to the most that a call may cost.
 pub(super) fn bound_tool_result(name: &str, result: ToolResult) -> ToolResult {
     let reported = result.cost_nanos;
     if reported > TOOL_COST_NANOS_MAX {
         tracing::warn!(tool = name, reported, "a tool's cost cannot be, and is cut");
     }
+    let mut result = result;
+    if result.content.len() > RESULT_BYTES_MAX {
+        let shown = bound_result(result.content.clone());
+        result.whole = Some(std::mem::replace(&mut result.content, shown));
+    }
+    result.images.truncate(RESULT_IMAGES_MAX);
     bound_edits(ToolResult {
-        content: bound_result(result.content),
         cost_nanos: reported.min(TOOL_COST_NANOS_MAX),
         ..result
     })
 }
 
+/// Most tokens that a request can come to: no tokenizer makes more than one of a byte of text.
+fn request_tokens_max(request: &CompletionRequest) -> u64 {
+    let images = request.images.count().saturating_mul(IMAGE_TOKENS_MAX);
+    request_bytes(request).saturating_add(images)
+}
+
+/// Bytes of a request with those of its images.
+fn sent_bytes(request: &CompletionRequest) -> u64 {
+    request_bytes(request).saturating_add(request.images.bytes())
+}
+
+/// Bytes of the texts of a request.
 fn request_bytes(request: &CompletionRequest) -> u64 {
     let tools = request
         .tools

@@ -257,7 +257,7 @@ impl RunPermit {
         let result = bounds::bound_tool_result(name, self.run_within_deadline(asked).await?);
         let actual = UsageTotals {
             spend_nanos: result.cost_nanos,
-            tool_bytes: (arguments.len() + result.content.len()) as u64,
+            tool_bytes: (arguments.len() as u64) + bounds::tool_result_bytes(&result),
             ..held.most
         };
         Ok((result, held.settle(actual)))

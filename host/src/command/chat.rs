@@ -5,6 +5,7 @@
 //! message.
 
 use super::drive::{DriveOutcome, FirstPress, RunWatch};
+use super::images::MessageImages;
 use super::input::{InputLine, InputLines};
 use super::interrupts::{InterruptStream, ProcessInterrupt};
 use super::session::{CommandProject, CommandSession};
@@ -56,6 +57,8 @@ struct ChatSession<'a> {
     session: &'a CommandSession,
     standing: ChatThread,
     interrupts: InterruptStream,
+    /// Images of the first message.
+    images: MessageImages,
     /// Exit code of the last run.
     last: CommandExit,
     /// Charges for calls of a process that died, until an answer has named them.
@@ -91,8 +94,10 @@ impl<'a> ChatSession<'a> {
         chat: args::ChatArgs,
     ) -> Result<Self, CommandFault> {
         let draft = run::new_draft(None, String::new(), chat.capability, chat.new);
-        run::rehearse(session, &draft, true).await?;
-        Ok(Self::with_thread(session, ChatThread::New(Box::new(draft))))
+        let images = MessageImages::read(&chat.image)?;
+        run::rehearse(session, &draft, Some(&images)).await?;
+        let standing = ChatThread::New(Box::new(draft));
+        Ok(Self::with_thread(session, standing, images))
     }
 
     async fn for_existing_thread(
@@ -107,6 +112,7 @@ impl<'a> ChatSession<'a> {
             return Err(CommandFault::usage(message)
                 .with_hint(format!("threadkeep chat {thread}, without them")));
         }
+        let images = MessageImages::read(&chat.image)?;
         let opened = session.open()?;
         let done = "the chat goes on";
         let meant = chain::find_meant_thread(&opened, thread, done, screen).await;
@@ -123,12 +129,17 @@ impl<'a> ChatSession<'a> {
         };
         Ok(Self {
             charged,
-            ..Self::with_thread(session, standing)
+            ..Self::with_thread(session, standing, images)
         })
     }
 
-    fn with_thread(session: &'a CommandSession, standing: ChatThread) -> Self {
+    fn with_thread(
+        session: &'a CommandSession,
+        standing: ChatThread,
+        images: MessageImages,
+    ) -> Self {
         Self {
+            images,
             session,
             standing,
             interrupts: InterruptStream::listen(),
@@ -257,7 +268,7 @@ impl<'a> ChatSession<'a> {
                     title: Some(title),
                     ..(**draft).clone()
                 };
-                run::rehearse(self.session, &titled, false).await?;
+                run::rehearse(self.session, &titled, None).await?;
                 **draft = titled;
             }
             ChatThread::Existing { opened, thread, .. } => {
@@ -327,14 +338,14 @@ impl<'a> ChatSession<'a> {
         text: &str,
         screen: &mut OutputScreen,
     ) -> Result<DriveOutcome, CommandFault> {
-        let message = inputs::user_message(text)?;
-        self.run_thread(Some(message), screen).await
+        inputs::user_message(text)?;
+        self.run_thread(Some(text), screen).await
     }
 
     /// Runs the thread, which the first message creates, and shows the answer.
     async fn run_thread(
         &mut self,
-        message: Option<String>,
+        text: Option<&str>,
         screen: &mut OutputScreen,
     ) -> Result<DriveOutcome, CommandFault> {
         if let ChatThread::New(draft) = &self.standing {
@@ -356,6 +367,9 @@ impl<'a> ChatSession<'a> {
         else {
             return Err(CommandFault::new("no-thread", "the chat has no thread"));
         };
+        let images = std::mem::take(&mut self.images);
+        let message = images.into_message(opened, thread, text).await;
+        let message = message.map_err(|fault| run::with_created_hint(opened, fault, thread))?;
         let stream = if *runs == 0 {
             RunStream::new()
         } else {

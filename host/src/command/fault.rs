@@ -4,6 +4,7 @@
 use super::session::CommandProject;
 use std::error::Error;
 use threadkeep::authority::{self, AuthorityError, HolderState};
+use threadkeep::blobs::BlobError;
 use threadkeep::ceilings::CeilingRefusal;
 use threadkeep::documents::DocumentError;
 use threadkeep::driver::DriveError;
@@ -11,6 +12,7 @@ use threadkeep::error::{CallError, describe};
 use threadkeep::library::LibraryError;
 use threadkeep::models::ModelFailure;
 use threadkeep::project::{ProjectError, RecoverError, SettingsError};
+use threadkeep::storage::StorageError;
 use threadkeep::wit;
 use threadkeep_cli::answer::{CapKind, CapSource, ceiling_advice};
 use threadkeep_cli::exit::{CommandExit, CommandFault};
@@ -53,6 +55,21 @@ pub fn from_call(error: &CallError) -> CommandFault {
             ..from_call(inner)
         },
         _ => CommandFault::new("other", message),
+    }
+}
+
+/// Converts the error of an image that is stored for a thread.
+pub fn from_blob(opened: &CommandProject, thread: &str, error: &BlobError) -> CommandFault {
+    match error {
+        BlobError::Call(error) => from_thread_call(opened, thread, error),
+        BlobError::Ended { .. } => CommandFault::new("refused", error.to_string()),
+        BlobError::Storage(StorageError::QuotaExceeded { .. }) => {
+            CommandFault::new("full", error.to_string())
+        }
+        BlobError::Storage(_) | BlobError::Contention => {
+            CommandFault::new("unavailable", error.to_string()).with_hint("try again")
+        }
+        error => CommandFault::new("invalid", error.to_string()),
     }
 }
 

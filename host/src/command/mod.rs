@@ -18,6 +18,7 @@ mod doctor;
 mod drive;
 mod external_loop;
 mod fault;
+mod images;
 mod input;
 mod interrupts;
 mod list;

@@ -3,6 +3,7 @@
 use super::charges;
 use super::drive;
 use super::fault;
+use super::images::MessageImages;
 use super::session::{CommandProject, CommandSession};
 use super::tree_totals;
 use super::view;
@@ -21,15 +22,15 @@ pub async fn run(
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let given = inputs::merge_inputs(run.inputs.as_deref(), &run.input)?;
-    let message = run
-        .message
-        .as_deref()
-        .map(inputs::user_message)
-        .transpose()?;
+    let text = run.message.as_deref();
+    text.map(inputs::user_message).transpose()?;
+    let images = MessageImages::read(&run.image)?;
     let draft = new_draft(Some(run.directive), given, Vec::new(), run.thread);
-    rehearse(session, &draft, true).await?;
+    rehearse(session, &draft, Some(&images)).await?;
     let opened = session.open_or_create()?;
     let thread = create_thread(&opened, draft).await?;
+    let message = images.into_message(&opened, &thread, text).await;
+    let message = message.map_err(|fault| with_created_hint(&opened, fault, &thread))?;
     let done = drive::run(&opened, &thread, message, screen).await;
     let answer = done.map_err(|fault| with_created_hint(&opened, fault, &thread))?;
     Ok(screen.print_answer(&answer))
@@ -43,7 +44,7 @@ pub async fn create(
 ) -> Result<CommandExit, CommandFault> {
     let given = inputs::merge_inputs(create.inputs.as_deref(), &create.input)?;
     let draft = new_draft(create.directive, given, create.capability, create.thread);
-    rehearse(session, &draft, false).await?;
+    rehearse(session, &draft, None).await?;
     let opened = session.open_or_create()?;
     let thread = create_thread(&opened, draft).await?;
     opened.refresh_documents(&thread, screen).await;
@@ -72,13 +73,14 @@ pub fn new_draft(
     }
 }
 
-/// Refuses, before anything is created, a thread that could not be created, or (with `runs`) not
-/// run to its end: settings that would not take effect, a policy without room for a run, and a
-/// model whose provider cannot be created. The component names that model, from a thread in memory.
+/// Refuses, before anything is created, a thread that could not be created, or (with `first`, the
+/// images of its first message) not run to its end: settings that would not take effect, a policy
+/// without room for a run, a model that takes no images, and one whose provider cannot be created.
+/// The component names that model, from a thread in memory.
 pub async fn rehearse(
     session: &CommandSession,
     draft: &Draft,
-    runs: bool,
+    first: Option<&MessageImages>,
 ) -> Result<(), CommandFault> {
     let opened = session.open_rehearsal()?;
     let project = opened.project();
@@ -87,9 +89,10 @@ pub async fn rehearse(
         .map_err(|error| fault::from_settings(&error))?;
     let tried = project.tenant().create(draft.clone()).await;
     let tried = tried.map_err(|error| fault::from_named_call(&opened, &error))?;
-    if !runs {
+    let Some(images) = first else {
         return Ok(());
-    }
+    };
+    images.check_model(&opened, &tried.model)?;
     let room = project.guard().admit_run();
     room.map_err(|refusal| fault::from_refusal(&refusal))?;
     project

@@ -79,6 +79,30 @@ impl DocumentDirectory {
         }))
     }
 
+    /// Opens a directory in it; makes it if wanted. The lock of this one keeps other writers away.
+    pub(super) fn open_child(
+        &self,
+        name: &str,
+        absent: MissingDirectory,
+    ) -> Result<Option<Self>, DocumentError> {
+        let place = self.shown_path(name);
+        let dir = match (child_dir(&self.dir, name), absent) {
+            (Ok(child), _) => child,
+            (Err(error), MissingDirectory::Leave) if error.is_missing() => return Ok(None),
+            (Err(error), MissingDirectory::Make) if error.is_missing() => {
+                let child = private_child_dir(&self.dir, name);
+                sync_dir(&self.dir).map_err(|source| AuthorityError::from_io(&place, source))?;
+                child.map_err(|error| error.with_place(&place))?
+            }
+            (Err(error), _) => return Err(error.with_place(&place).into()),
+        };
+        Ok(Some(Self {
+            dir,
+            id: format!("{}/{name}", self.id),
+            _lock: None,
+        }))
+    }
+
     /// Returns the thread's id, in the case of its record.
     pub(super) fn id(&self) -> &str {
         &self.id
@@ -163,7 +187,7 @@ impl DocumentDirectory {
 #[derive(Debug)]
 pub(super) struct FileReplacement {
     place: Arc<DocumentDirectory>,
-    name: &'static str,
+    name: String,
     temporary: String,
     file: File,
     committed: bool,
@@ -171,10 +195,7 @@ pub(super) struct FileReplacement {
 
 impl FileReplacement {
     /// Begins to replace the file at `name`, which must be a regular file or missing.
-    pub(super) fn begin(
-        place: Arc<DocumentDirectory>,
-        name: &'static str,
-    ) -> Result<Self, DocumentError> {
+    pub(super) fn begin(place: Arc<DocumentDirectory>, name: &str) -> Result<Self, DocumentError> {
         place.check_file(name)?;
         let temporary = format!("{name}{TEMPORARY}");
         let failed = |error| place.to_error(&temporary, error);
@@ -186,8 +207,8 @@ impl FileReplacement {
         options.write(true).create_new(true);
         let file = open_private(&place.dir, &temporary, options).map_err(failed)?;
         Ok(Self {
+            name: name.to_owned(),
             place,
-            name,
             temporary,
             file,
             committed: false,
@@ -203,7 +224,7 @@ impl FileReplacement {
 
     /// Puts the new file in place, durably.
     pub(super) fn commit(mut self) -> Result<(), DocumentError> {
-        let (place, name) = (Arc::clone(&self.place), self.name);
+        let (place, name) = (Arc::clone(&self.place), self.name.as_str());
         let failed = |error| place.to_error(name, error);
         self.file.sync_all().map_err(failed)?;
         place.check_file(name)?;

@@ -9,6 +9,7 @@
 //! `state.json` and its copies are not written here yet. The component alone decides the content of
 //! a document.
 
+mod blob_files;
 mod files;
 mod tail;
 mod transcript;

@@ -5,6 +5,7 @@
 //! rebuilt beside the old one and put in its place. The manifest line, the only part that is
 //! rewritten in place, is written after the events that it counts.
 
+use super::blob_files::write_blob_files;
 use super::files::{DocumentDirectory, FileReplacement};
 use super::tail::{self, TranscriptTail};
 use super::{Document, DocumentError, DocumentState, run_blocking};
@@ -121,6 +122,7 @@ impl<'a> Transcript<'a> {
         .await?;
         let mut pieces = self.pieces(0);
         while let Some(text) = pieces.next_piece().await? {
+            self.write_blob_files(&text).await?;
             replacement = run_blocking(move || {
                 replacement.write(text.as_bytes())?;
                 Ok(replacement)
@@ -219,6 +221,7 @@ impl<'a> Transcript<'a> {
             return Ok(false);
         };
         let (mut text, mut at, mut changed) = (rest.to_vec(), whole, false);
+        self.write_blob_files(&first).await?;
         loop {
             let (place, document) = (Arc::clone(&self.place), self.document);
             let written;
@@ -230,7 +233,10 @@ impl<'a> Transcript<'a> {
             .await?;
             changed |= written;
             match pieces.next_piece().await? {
-                Some(more) => text = more.into_bytes(),
+                Some(more) => {
+                    self.write_blob_files(&more).await?;
+                    text = more.into_bytes();
+                }
                 None => break,
             }
         }
@@ -245,6 +251,14 @@ impl<'a> Transcript<'a> {
         })
         .await?;
         Ok(true)
+    }
+
+    /// Writes the files of the blobs that a piece names, before the piece itself.
+    async fn write_blob_files(&self, piece: &str) -> Result<(), DocumentError> {
+        match self.document {
+            Document::Jsonl => write_blob_files(self.tenant, &self.place, piece).await,
+            Document::Markdown | Document::Thread => Ok(()),
+        }
     }
 
     fn pieces(&self, after: u64) -> TranscriptPieces<'_> {

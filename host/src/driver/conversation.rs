@@ -1,6 +1,7 @@
 //! The conversation that a driver already holds, so that each step carries only new messages and a
 //! provider sees the same bytes as before.
 
+use super::request_images::ConversationImages;
 use crate::error::CallError;
 use crate::models::{CompletionRequest, FailureKind, ModelFailure, ToolSpec};
 use crate::tenant::Tenant;
@@ -12,6 +13,7 @@ pub(super) struct ThreadConversation {
     pub(super) request: CompletionRequest,
     /// The version whose messages the request holds.
     pub(super) held_version: u64,
+    images: ConversationImages,
 }
 
 impl ThreadConversation {
@@ -28,6 +30,7 @@ impl ThreadConversation {
         if asked.since == 0 {
             self.held_version = 0;
             request.messages.clear();
+            self.images.restart();
         }
         if self.held_version == 0 {
             request.system.clone_from(&asked.system);
@@ -66,7 +69,14 @@ impl ThreadConversation {
     }
 
     /// Completes the request for a step, for the provider that knows the model by this name.
-    pub(super) fn complete_request(&mut self, model: String, asked: &llm::Request) {
+    pub(super) async fn complete_request(
+        &mut self,
+        tenant: &Tenant,
+        model: String,
+        asked: &llm::Request,
+    ) {
+        let messages = &self.request.messages;
+        self.request.images = self.images.load(tenant, messages, asked.images).await;
         self.request.model = model;
         self.request.output_max = asked.output;
         self.request.session.clone_from(&asked.session);

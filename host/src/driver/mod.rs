@@ -16,6 +16,8 @@ mod observer;
 mod perform;
 mod post_run_work;
 mod queue;
+mod request_images;
+mod result_blobs;
 mod run_admission;
 mod stop;
 mod tree;

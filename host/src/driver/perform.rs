@@ -2,6 +2,7 @@
 
 use super::conversation::ThreadConversation;
 use super::hand_off::report_hand_off;
+use super::result_blobs::{result_content, store_result_blobs};
 use super::run_admission::RunAdmission;
 use super::{
     DriveError, Driver, DurableReply, EventSink, RunEvent, StopLevel, StopReceiver, ThreadCosts,
@@ -281,7 +282,7 @@ impl Run<'_> {
             Ok(found) => found,
             Err(failed) => return Ok(runner::Outcome::Failure(convert::failure_to_wit(&failed))),
         };
-        self.conversation.complete_request(name, asked);
+        conversation.complete_request(tenant, name, asked).await;
         let request = &self.conversation.request;
         let partial = Mutex::new(String::new());
         let phase = step_phase(step);
@@ -384,6 +385,7 @@ impl Run<'_> {
             interrupted,
         } = called;
         let interrupted = interrupted && !call.idempotent;
+        let (result, blocks) = store_result_blobs(&self.driver.tenant, call, result).await;
         self.sink.emit(RunEvent::ToolDone {
             call: id,
             name,
@@ -395,7 +397,7 @@ impl Run<'_> {
             index: call.index,
             state: outcome_state(interrupted, &result).to_owned(),
             failed: result.failed,
-            content: wit::text_content(&result.content),
+            content: result_content(&result.content, blocks),
             patches: result.patches,
             operations: result.operations,
             cost: result.cost_nanos,

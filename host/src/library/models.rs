@@ -130,6 +130,8 @@ pub struct ModelSpec {
     pub call_time: Option<Duration>,
     /// Most output tokens a second, if known. A broken call is charged by it.
     pub rate: Option<u64>,
+    /// True if it takes images.
+    pub images: bool,
     /// Fields that are added to the body of its requests.
     pub options: Map<String, Value>,
     /// Prices. `None` if the file gives none: a thread must then allow unpriced calls to use the
@@ -166,6 +168,9 @@ impl ModelSpec {
         }
         if let Some(rate) = self.rate {
             document["rate"] = rate.into();
+        }
+        if self.images {
+            document["images"] = true.into();
         }
         if let Some(prices) = &self.prices {
             document["prices"] = prices.to_document();

@@ -9,6 +9,7 @@ pub mod anthropic;
 pub mod dialect;
 #[cfg(feature = "http")]
 mod http;
+mod images;
 mod one_provider;
 #[cfg(feature = "http")]
 pub mod openai;
@@ -21,11 +22,13 @@ mod server_rules_tests;
 
 #[cfg(feature = "http")]
 pub use http::{ProviderTimeouts, SetupError};
+pub use images::{IMAGE_TOKENS_MAX, REQUEST_IMAGES_BYTES_MAX, RequestImage, RequestImages};
 pub use one_provider::OneProvider;
 #[cfg(feature = "http")]
 pub use options::ProviderOptions;
 pub use secret::SecretText;
 
+use crate::blobs::BlobName;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -95,10 +98,15 @@ pub struct CompletionRequest {
     /// - `{"type":"thinking","text","raw"?}`
     /// - `{"type":"tool_use","id","name","arguments","raw"?}`; `arguments` is the text that the
     ///   model wrote, `raw` what its provider sent for itself alone
-    /// - `{"type":"tool_result","id","name","text","failed"}`, in messages of the role `tool` alone
+    /// - `{"type":"tool_result","id","name","text","failed","images"?}`, in messages of the role
+    ///   `tool` alone
+    /// - `{"type":"image","blob","chain","media","size"}`, in messages of the role `user` and in
+    ///   `images` of results: its bytes are in [`Self::images`] under `blob`
     ///
     /// Ids are this project's own, `call_<version>_<index>`, and unique in a conversation.
     pub messages: Vec<String>,
+    /// The images that the messages name.
+    pub images: RequestImages,
     /// Most output tokens.
     pub output_max: u64,
     /// A provider session to continue.
@@ -279,6 +287,14 @@ pub type OnDelta<'a> = &'a (dyn Fn(ReplyDelta) + Send + Sync);
 /// Returns a text as a user's message in the normal form, the input of `Driver::run`.
 pub fn user_message(text: &str) -> String {
     let content = [serde_json::json!({"type": "text", "text": text})];
+    serde_json::json!({"role": "user", "content": content}).to_string()
+}
+
+/// As [`user_message`], with images that were stored before (`Tenant::store_image`).
+pub fn user_message_with_images(text: Option<&str>, images: &[BlobName]) -> String {
+    let text = text.map(|text| serde_json::json!({"type": "text", "text": text}));
+    let images = images.iter().map(BlobName::image_block);
+    let content: Vec<_> = text.into_iter().chain(images).collect();
     serde_json::json!({"role": "user", "content": content}).to_string()
 }
 

@@ -128,6 +128,7 @@ impl RequestFrame {
             system: self.system.into(),
             tools: self.has_tool.then_some(tool).into_iter().collect(),
             messages: messages.iter().map(Value::to_string).collect(),
+            images: Default::default(),
             output_max: 100,
             session: None,
         }

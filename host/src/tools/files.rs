@@ -67,12 +67,19 @@ impl FilesTools {
     }
 }
 
+/// The content that a call has read.
+enum FileAnswer {
+    Text(String),
+    /// An image, and a line that names it.
+    Image(String, Vec<u8>),
+}
+
 /// A tool's function, and its description for the catalog.
 struct FileTool {
     name: &'static str,
     description: &'static str,
     schema: &'static str,
-    run: fn(&GrantedDirectory, &str, &StopFlag) -> Result<String, String>,
+    run: fn(&GrantedDirectory, &str, &StopFlag) -> Result<FileAnswer, String>,
 }
 
 const TOOLS: [FileTool; 3] = [
@@ -82,12 +89,13 @@ const TOOLS: [FileTool; 3] = [
                       relative to the root of \
                       the granted directory.",
         schema: list::SCHEMA,
-        run: list::run,
+        run: |grant, arguments, stop| list::run(grant, arguments, stop).map(FileAnswer::Text),
     },
     FileTool {
         name: "read_file",
         description: "Read a text file, or some of its lines. A result that is cut says with which \
-                      offset to go on.",
+                      offset to go on. Images (png, jpeg, gif, webp) are shown to models that take \
+                      them.",
         schema: read::SCHEMA,
         run: read::run,
     },
@@ -97,7 +105,7 @@ const TOOLS: [FileTool; 3] = [
                       in all files below \
                       a directory. Answers path:line: text.",
         schema: search::SCHEMA,
-        run: search::run,
+        run: |grant, arguments, stop| search::run(grant, arguments, stop).map(FileAnswer::Text),
     },
 ];
 
@@ -141,7 +149,8 @@ impl ToolSet for FilesTools {
                 return ToolResult::failure(problem);
             }
             match answer.await {
-                Ok(Ok(content)) => ToolResult::ok(bound_result(content)),
+                Ok(Ok(FileAnswer::Text(content))) => ToolResult::ok(bound_result(content)),
+                Ok(Ok(FileAnswer::Image(line, bytes))) => ToolResult::ok(line).with_image(bytes),
                 Ok(Err(problem)) => ToolResult::failure(bound_result(format!("{name}: {problem}"))),
                 Err(_) => ToolResult::failure(format!("{name}: the call was stopped; try again")),
             }

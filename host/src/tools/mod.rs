@@ -13,8 +13,8 @@ pub use joined::JoinedTools;
 use crate::models::BoxFuture;
 use std::time::Duration;
 
-/// Most bytes of one tool result that are kept and shown to a model. Larger ones are cut on a
-/// character boundary, with a note.
+/// Most bytes of one tool result that a model is shown. Larger ones are cut on a character
+/// boundary, with a note, and kept whole as a blob.
 pub const RESULT_BYTES_MAX: usize = 64 << 10;
 
 /// Most bytes of the patches and operations of one result: twice what the component applies, so
@@ -102,6 +102,11 @@ pub struct ToolResult {
     /// True if the call did not run and a person has to decide about it: see
     /// [`ToolResult::needs_consent`].
     pub needs_consent: bool,
+    /// Images that the model is shown, if it takes any: png, jpeg, gif or webp, recognized by their
+    /// bytes. The driver stores them as blobs ([`crate::blobs`]).
+    pub images: Vec<Vec<u8>>,
+    /// The whole text where `content` is cut.
+    pub(crate) whole: Option<String>,
 }
 
 impl ToolResult {
@@ -114,6 +119,8 @@ impl ToolResult {
             patches: String::new(),
             operations: String::new(),
             needs_consent: false,
+            images: Vec::new(),
+            whole: None,
         }
     }
 
@@ -133,6 +140,13 @@ impl ToolResult {
             failed: true,
             ..Self::ok(content)
         }
+    }
+
+    /// Adds an image that the model is shown.
+    #[must_use]
+    pub fn with_image(mut self, bytes: Vec<u8>) -> Self {
+        self.images.push(bytes);
+        self
     }
 
     /// Adds the cost of the call itself, in nano-USD, at most [`TOOL_COST_NANOS_MAX`]. The commit

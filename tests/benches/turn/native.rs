@@ -76,6 +76,7 @@ impl BenchCandidate for NativeRun {
                 ..LlmCompletion::default()
             }),
             Some((version, index)) => runner::StepOutcome::ToolOutcomes(vec![ToolOutcome {
+                blocks: Vec::new(),
                 version,
                 index,
                 state: ToolState::Done,

@@ -61,6 +61,7 @@ fn world_with_link(store: Arc<EditedLog>, until: u64, answered: &[u32]) -> Runne
             text: "nobody knows whether it ran".to_owned(),
             failed: true,
             state: ToolResultState::Interrupted,
+            blocks: Vec::new(),
             cost: NanoUsd::ZERO,
         }));
     }

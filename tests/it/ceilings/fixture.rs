@@ -88,6 +88,7 @@ pub fn request(model: &str) -> CompletionRequest {
         system: "s".repeat(40),
         tools: Vec::new(),
         messages: vec!["m".repeat(60)],
+        images: Default::default(),
         output_max: 50,
         session: None,
     }

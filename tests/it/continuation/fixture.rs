@@ -206,6 +206,7 @@ impl DrivenChain {
         assert_eq!(self.handed.step.kind, Some(StepKind::CallTools));
         let call = &self.handed.step.calls[0];
         let outcome = threadkeep_core::runner::ToolOutcome {
+            blocks: Vec::new(),
             version: call.version,
             index: call.index,
             state: threadkeep_core::runner::ToolState::Done,

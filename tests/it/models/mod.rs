@@ -44,6 +44,7 @@ fn request(text: &str) -> CompletionRequest {
                     .into(),
         }],
         messages: vec![message.to_string()],
+        images: Default::default(),
         output_max: 256,
         session: None,
     }

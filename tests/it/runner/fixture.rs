@@ -217,6 +217,7 @@ impl RunnerFixture {
     pub fn outcomes(&self, thread: &str) -> StepOutcome {
         let calls = &self.held[thread].handed.step.calls;
         let outcome = |call: &threadkeep_core::runner::StepCall| ToolOutcome {
+            blocks: Vec::new(),
             version: call.version,
             index: call.index,
             state: ToolState::Done,

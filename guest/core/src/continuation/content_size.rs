@@ -1,6 +1,7 @@
 //! Sizes of messages: tokens by the estimate, and bytes.
 
-use crate::estimate::estimate_tokens;
+use crate::estimate::{IMAGE_TOKENS, estimate_tokens};
+use crate::history::ProviderText;
 
 /// Size of messages as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,6 +18,16 @@ impl ContentSize {
         Self {
             tokens: estimate_tokens(text),
             bytes: text.len() as u64,
+        }
+    }
+
+    /// Measures a message, with its images.
+    pub fn of_message(message: &ProviderText) -> Self {
+        let text = Self::of(&message.json);
+        let images = message.images.saturating_mul(IMAGE_TOKENS);
+        Self {
+            tokens: text.tokens.saturating_add(images),
+            ..text
         }
     }
 

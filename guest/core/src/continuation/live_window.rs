@@ -61,10 +61,7 @@ impl WindowEntry {
 
     /// Sums the sizes of its messages.
     pub fn size(&self) -> ContentSize {
-        let sizes = self
-            .messages
-            .iter()
-            .map(|message| ContentSize::of(&message.json));
+        let sizes = self.messages.iter().map(ContentSize::of_message);
         sizes.fold(ContentSize::default(), ContentSize::plus)
     }
 

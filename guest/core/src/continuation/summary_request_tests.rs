@@ -55,6 +55,7 @@ fn result(version: u64, name: &str, text: &str, failed: bool) -> Event {
         failed,
         state: ToolResultState::Done,
         cost: NanoUsd::ZERO,
+        blocks: Vec::new(),
     })
 }
 

@@ -153,6 +153,7 @@ impl PathWriter {
             failed: false,
             state: ToolResultState::Done,
             cost: NanoUsd::ZERO,
+            blocks: Vec::new(),
         })
     }
 

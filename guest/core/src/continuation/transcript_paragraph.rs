@@ -131,7 +131,7 @@ fn paragraph(version: u64, index: u32, event: &Event) -> Option<TranscriptParagr
                 "result of the tool"
             };
             let heading = format!("{how} {name}, {id}");
-            (heading, result.text.as_str().into(), RESULT_SHOWN_BYTES_MAX)
+            (heading, result.show_with_blobs(), RESULT_SHOWN_BYTES_MAX)
         }
         _ => return None,
     };

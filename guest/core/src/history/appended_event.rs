@@ -2,7 +2,7 @@
 //! history trusts its events for ever, and sends them to providers again and again.
 
 use super::message::read_message;
-use super::{Event, NoteEvent, ToolResultState};
+use super::{BLOBS_MAX, Event, NoteEvent, StoredBlob, ToolResultState};
 use crate::error::Error;
 use crate::json::record::record;
 use crate::json::{self, FromJson, JsonError, JsonObject, JsonValue};
@@ -27,7 +27,7 @@ const TYPES: [(&str, &[&str]); 8] = [
     (
         "tool_result",
         &[
-            "type", "id", "version", "index", "name", "text", "failed", "state", "cost",
+            "type", "id", "version", "index", "name", "text", "failed", "state", "cost", "blocks",
         ],
     ),
     ("partial", &["type", "text"]),
@@ -69,10 +69,12 @@ pub struct AppendedResult {
     pub state: Option<ToolResultState>,
     /// Cost of the call itself.
     pub cost: NanoUsd,
+    /// Images, and blobs of which the text shows a part.
+    pub blocks: Vec<StoredBlob>,
 }
 
 record!(read AppendedResult {
-    id, version, index, name, text, failed or default, state, cost or default
+    id, version, index, name, text, failed or default, state, cost or default, blocks or default
 });
 
 /// Reads the events of an append, each a JSON object.
@@ -162,7 +164,25 @@ fn read_note(place: &str, text: &str, fields: JsonObject<'_>) -> Result<Appended
     Ok(AppendedEvent::Event(event))
 }
 
-fn read_result(place: &str, text: &str, fields: JsonObject<'_>) -> Result<AppendedResult, Error> {
+fn read_result(
+    place: &str,
+    text: &str,
+    mut fields: JsonObject<'_>,
+) -> Result<AppendedResult, Error> {
+    let blocks = match fields.shift_remove("blocks") {
+        None => Vec::new(),
+        Some(JsonValue::Array(blocks)) if blocks.len() <= BLOBS_MAX => blocks,
+        Some(_) => {
+            let problem = format!("must be a list of at most {BLOBS_MAX} images and blobs");
+            return Err(Error::invalid(format!("{place}.blocks"), "", problem));
+        }
+    };
+    let parse = |(n, block)| StoredBlob::parse(&format!("{place}.blocks[{n}]"), block);
+    let blocks = blocks
+        .iter()
+        .enumerate()
+        .map(parse)
+        .collect::<Result<_, _>>()?;
     let given = AppendedResult::read(JsonValue::Object(fields));
     let given = given.map_err(|wrong| wrong_fields_error(place, text, &wrong))?;
     let by_place = given.version.is_some() && given.index.is_some();
@@ -172,7 +192,7 @@ fn read_result(place: &str, text: &str, fields: JsonObject<'_>) -> Result<Append
         return Err(Error::invalid(place, text, problem));
     }
     check_bill(&format!("{place}.cost"), given.cost.get())?;
-    Ok(given)
+    Ok(AppendedResult { blocks, ..given })
 }
 
 /// Returns the error for an event type that cannot be appended.
@@ -323,7 +343,7 @@ mod tests {
         ),
         (
             r#"{"type":"message","role":"user","content":[{"type":"image"}]}"#,
-            ".content",
+            ".content[0]",
             None,
         ),
         (r#"{"type":"assistant_text","text":7}"#, "", None),

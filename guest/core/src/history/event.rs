@@ -4,6 +4,7 @@
 //! so that an older component reads a newer history.
 
 use super::consent_events::{ConsentAsked, DecisionEvent};
+use super::stored_blob::{MessageBlock, StoredBlob};
 use super::unknown_event::UnknownEvent;
 use crate::json::record::{record, words};
 use crate::json::{FromJson, JsonError, JsonValue, ToJson};
@@ -134,34 +135,13 @@ pub enum MessageRole {
 
 words!(MessageRole { User = "user", Assistant = "assistant" });
 
-/// `{"type": "text", "text"}`: the one kind of content block that a user's message may hold so far.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextBlock {
-    /// `text`.
-    pub kind: String,
-    /// The text.
-    pub text: String,
-}
-
-record!(TextBlock { kind as "type", text });
-
-impl TextBlock {
-    /// Creates a block of text.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self {
-            kind: "text".into(),
-            text: text.into(),
-        }
-    }
-}
-
 /// A message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Author of the message.
     pub role: MessageRole,
     /// Blocks of the message, in order.
-    pub content: Vec<TextBlock>,
+    pub content: Vec<MessageBlock>,
     /// The caller's id of the message.
     pub id: Option<String>,
     /// True for text that neither a user nor a model wrote, such as `(stopped by user)`: it is
@@ -176,7 +156,7 @@ impl Message {
     pub fn text(role: MessageRole, text: impl Into<String>) -> Self {
         Self {
             role,
-            content: vec![TextBlock::new(text)],
+            content: vec![MessageBlock::Text(text.into())],
             id: None,
             synthetic: false,
         }
@@ -190,13 +170,14 @@ impl Message {
         }
     }
 
-    /// Joins the texts of its blocks with newlines.
+    /// Joins the texts of its blocks with newlines; images are named.
     pub fn joined_text(&self) -> String {
-        self.content
+        let shown: Vec<_> = self
+            .content
             .iter()
-            .map(|block| block.text.as_str())
-            .collect::<Vec<_>>()
-            .join("\n")
+            .map(MessageBlock::show_as_text)
+            .collect();
+        shown.join("\n")
     }
 }
 
@@ -246,9 +227,13 @@ pub struct ToolResult {
     pub state: ToolResultState,
     /// Cost of the call itself.
     pub cost: NanoUsd,
+    /// Images, and large results of which `text` shows a part.
+    pub blocks: Vec<StoredBlob>,
 }
 
-record!(ToolResult { version, index, name, text, failed, state, cost or default });
+record!(ToolResult {
+    version, index, name, text, failed, state, cost or default, blocks or nothing
+});
 
 /// Text beside calls.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,11 +3,9 @@
 //! The text of a message depends on its entry alone, so that what a provider has seen stays the
 //! same bytes for ever.
 
-use super::{Entry, Event, Message, MessageRole, TextBlock};
+use super::{BLOBS_MAX, Entry, Event, Message, MessageBlock, MessageRole, StoredBlob};
 use crate::error::Error;
-use crate::json::{
-    self, FromJson, JsonError, JsonValue, ObjectReader, ObjectWriter, ToJson, record::words,
-};
+use crate::json::{self, JsonError, JsonValue, ObjectReader, ObjectWriter, ToJson, record::words};
 
 /// Most bytes of one user's message, as JSON text: with its entry it stays well under the size of a
 /// stored value.
@@ -77,6 +75,7 @@ enum ProviderBlock<'a> {
     Text {
         text: &'a str,
     },
+    Image(&'a StoredBlob),
     Thinking {
         text: &'a str,
         raw: Option<&'a str>,
@@ -92,13 +91,29 @@ enum ProviderBlock<'a> {
         name: &'a str,
         text: &'a str,
         failed: bool,
+        images: Vec<&'a StoredBlob>,
     },
+}
+
+impl ProviderBlock<'_> {
+    /// Returns the number of images in it.
+    fn image_count(&self) -> u64 {
+        match self {
+            Self::Image(_) => 1,
+            Self::ToolResult { images, .. } => images.len() as u64,
+            Self::Text { .. } | Self::Thinking { .. } | Self::ToolUse { .. } => 0,
+        }
+    }
 }
 
 impl ToJson for ProviderBlock<'_> {
     fn write(&self, out: &mut String) {
+        if let Self::Image(image) = self {
+            return image.write(out);
+        }
         let mut fields = ObjectWriter::new(out);
         match self {
+            Self::Image(_) => &mut fields,
             Self::Text { text } => fields.add("type", "text").add("text", text),
             Self::Thinking { text, raw } => fields
                 .add("type", "thinking")
@@ -120,12 +135,14 @@ impl ToJson for ProviderBlock<'_> {
                 name,
                 text,
                 failed,
+                images,
             } => fields
                 .add("type", "tool_result")
                 .add("id", id)
                 .add("name", name)
                 .add("text", text)
-                .add("failed", failed),
+                .add("failed", failed)
+                .add_present("images", images),
         }
         .finish();
     }
@@ -171,8 +188,10 @@ pub struct ProviderText {
     pub role: ProviderRole,
     /// True for a message of a person, a scheduler or another agent.
     pub is_user_text: bool,
-    /// The message as JSON text.
+    /// The message as JSON text. It names images, whose bytes the host puts in.
     pub json: String,
+    /// Number of its images.
+    pub images: u64,
 }
 
 /// Returns the messages of [`provider_messages_of`], each with its role.
@@ -182,6 +201,7 @@ pub fn provider_texts_of(version: u64, events: &[Event]) -> Vec<ProviderText> {
         role: message.role,
         is_user_text: message.is_user_text,
         json: json::to_text(message),
+        images: message.content.iter().map(ProviderBlock::image_count).sum(),
     });
     texts.collect()
 }
@@ -230,8 +250,10 @@ fn provider_blocks(
             (message_role(injected.role), blocks)
         }
         Event::Message(message) => {
-            let texts = message.content.iter().map(|block| &block.text);
-            let blocks = texts.map(|text| ProviderBlock::Text { text });
+            let blocks = message.content.iter().map(|block| match block {
+                MessageBlock::Text(text) => ProviderBlock::Text { text },
+                MessageBlock::Image(image) => ProviderBlock::Image(image),
+            });
             (message_role(message.role), blocks.collect())
         }
         Event::AssistantText(text) => {
@@ -264,6 +286,7 @@ fn provider_blocks(
                 name: &result.name,
                 text: &result.text,
                 failed: result.failed,
+                images: result.images().collect(),
             };
             (ProviderRole::Tool, vec![block])
         }
@@ -317,7 +340,8 @@ impl<'a> RawMessage<'a> {
 }
 
 /// Reads a user's message of a caller:
-/// `{"role": "user", "content": "text" | [{"type": "text", "text"}], "id"?}`.
+/// `{"role": "user", "content": "text" | [blocks], "id"?}`. A block is `{"type": "text", "text"}`
+/// or an image that the host has stored, `{"type": "image", "blob", "media", "size"}`.
 pub fn parse_user(text: &str) -> Result<Message, Error> {
     if text.len() > MESSAGE_BYTES_MAX {
         let problem = format!("is longer than {MESSAGE_BYTES_MAX} bytes");
@@ -350,9 +374,12 @@ pub(super) fn read_message(place: &str, value: JsonValue<'_>) -> Result<Message,
         let problem = "marks words that an assistant is shown to say: a user's are sent";
         return Err(Error::invalid(at("synthetic"), "", problem));
     }
-    let content = read_content(given.content)
-        .map_err(|problem| Error::invalid(at("content"), "", problem))?;
-    let bytes: usize = content.iter().map(|block| escaped_bytes(&block.text)).sum();
+    let content = read_content(&at("content"), role, given.content)?;
+    let bytes = content.iter().map(|block| match block {
+        MessageBlock::Text(text) => escaped_bytes(text),
+        MessageBlock::Image(_) => 0,
+    });
+    let bytes: usize = bytes.sum();
     if role == MessageRole::User && bytes > MESSAGE_BYTES_MAX {
         let problem = format!("is {bytes} bytes as JSON, the most is {MESSAGE_BYTES_MAX}");
         return Err(Error::invalid(at("content"), "", problem));
@@ -370,20 +397,63 @@ fn not_a_message_error(place: &str, text: &str, wrong: &JsonError) -> Error {
     Error::invalid(place, text, problem)
 }
 
-/// Reads text blocks and checks that none is blank: providers refuse blank ones, each time that the
-/// thread is sent.
-fn read_content(content: JsonValue<'_>) -> Result<Vec<TextBlock>, String> {
-    let content = match content {
-        JsonValue::String(text) => vec![TextBlock::new(text.into_owned())],
-        blocks @ JsonValue::Array(_) => Vec::<TextBlock>::read(blocks)
-            .map_err(|wrong| format!("holds a block that is not text: {wrong}"))?,
-        _ => return Err("must be a text or a list of text blocks".to_owned()),
+/// Reads the blocks of a message and checks that no text is blank: providers refuse blank ones,
+/// each time that the thread is sent. Only users' messages have images.
+fn read_content(
+    place: &str,
+    role: MessageRole,
+    content: JsonValue<'_>,
+) -> Result<Vec<MessageBlock>, Error> {
+    let refuse = |problem: &str| Err(Error::invalid(place, "", problem));
+    let given = match content {
+        JsonValue::String(text) => return text_content(place, text.into_owned()),
+        JsonValue::Array(given) => given,
+        _ => return refuse("must be a text or a list of blocks"),
     };
-    let says = |block: &TextBlock| block.kind == "text" && !block.text.trim().is_empty();
-    if content.is_empty() || !content.iter().all(says) {
-        return Err("must hold at least one block, all of type text and none blank".to_owned());
+    let mut content = Vec::with_capacity(given.len());
+    for (number, block) in given.into_iter().enumerate() {
+        let at = format!("{place}[{number}]");
+        match block.get("type").and_then(JsonValue::as_str) {
+            Some("image") if role == MessageRole::User => {
+                content.push(MessageBlock::Image(StoredBlob::parse(&at, &block)?));
+            }
+            Some("text") => {
+                let mut reader = ObjectReader::new(block).map_err(|_| not_a_block_error(&at))?;
+                let _: String = reader.record_field("type");
+                let text = reader.record_field("text");
+                reader
+                    .finish(&["type", "text"])
+                    .map_err(|_| not_a_block_error(&at))?;
+                content.extend(text_content(&at, text)?);
+            }
+            _ => return Err(not_a_block_error(&at)),
+        }
+    }
+    let images = content
+        .iter()
+        .filter(|block| matches!(block, MessageBlock::Image(_)));
+    if images.count() > BLOBS_MAX {
+        return refuse(&format!(
+            "holds more than {BLOBS_MAX} images: send them in parts"
+        ));
+    }
+    if content.is_empty() {
+        return refuse("must hold at least one block");
     }
     Ok(content)
+}
+
+fn text_content(place: &str, text: String) -> Result<Vec<MessageBlock>, Error> {
+    if text.trim().is_empty() {
+        return Err(Error::invalid(place, "", "must not be blank"));
+    }
+    Ok(vec![MessageBlock::Text(text)])
+}
+
+fn not_a_block_error(place: &str) -> Error {
+    let problem = "is no block {\"type\": \"text\", \"text\"}, and no image {\"type\": \"image\", \
+                   \"blob\", \"media\", \"size\"} of a user";
+    Error::invalid(place, "", problem)
 }
 
 #[cfg(test)]
@@ -434,6 +504,7 @@ mod tests {
             failed: true,
             state: ToolResultState::Denied,
             cost: NanoUsd::ZERO,
+            blocks: Vec::new(),
         };
         let reply = entry(
             4,

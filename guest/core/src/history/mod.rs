@@ -6,7 +6,9 @@ mod charges;
 mod consent_events;
 mod entry;
 mod event;
+mod event_blobs;
 mod message;
+mod stored_blob;
 mod unknown_event;
 
 pub use appended_event::{
@@ -21,11 +23,14 @@ pub use entry::{
 pub use event::{
     AssistantText, CancelledEvent, ChargedEvent, ContextInjected, ContextLimitReached, ErrorEvent,
     Event, Message, MessageRole, NoteEvent, PartialEvent, RaisedEvent, ResultEvent, ResumedEvent,
-    SuspendedEvent, TextBlock, ThinkingEvent, ThreadHandoff, ThreadResumed, TitleEvent, ToolResult,
+    SuspendedEvent, ThinkingEvent, ThreadHandoff, ThreadResumed, TitleEvent, ToolResult,
     ToolResultState, ToolUse, UsageCorrected,
 };
 pub use message::{
     MESSAGE_BYTES_MAX, ProviderRole, ProviderText, call_id, closed_calls, cut_escaped,
     escaped_bytes, is_user_text, parse_call_id, parse_user, provider_messages, provider_messages_of,
     provider_role, provider_texts_of,
+};
+pub use stored_blob::{
+    BLOB_BYTES_MAX, BLOBS_MAX, BlobKind, BlobRecord, IMAGE_TYPES, MessageBlock, StoredBlob,
 };

@@ -325,6 +325,7 @@ impl AppendValidator {
             failed: given.failed,
             state: given.state.unwrap_or(ToolResultState::Done),
             cost: given.cost,
+            blocks: given.blocks.clone(),
         }))
     }
 

@@ -61,7 +61,7 @@ pub use hand_off_plan::{hand_off_plan, hand_off_plan_needs};
 pub use handing_off::HAND_OFFS_MAX;
 pub use message_ids::{KnownMessage, is_known_message, message_digest, message_key};
 pub use reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
-pub use result_blocks::parse_result_content;
+pub use result_blocks::{ResultContent, parse_result_content};
 pub use resume::{ResumeRequest, check_may_be_resumed, resume};
 pub use round::{ToolOutcome, ToolState};
 pub use signal::{CapRaise, Signal, signal};

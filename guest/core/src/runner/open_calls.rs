@@ -45,6 +45,7 @@ pub(super) fn interrupted_result((version, index): (u64, u32), name: String) -> 
         failed: true,
         state: ToolResultState::Interrupted,
         cost: NanoUsd::ZERO,
+        blocks: Vec::new(),
     }
 }
 

@@ -154,6 +154,7 @@ fn decide_call(
         failed: state == ToolResultState::Denied,
         state,
         cost: NanoUsd::ZERO,
+        blocks: Vec::new(),
     }));
     Ok(())
 }

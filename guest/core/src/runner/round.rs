@@ -8,7 +8,9 @@ use super::outcome_edits::{ReturnedEdits, add_outcome_edits};
 use super::settlement::{count_time, record_tool_cost};
 use super::transition::RunTransition;
 use crate::error::Error;
-use crate::history::{ConsentAsked, Entry, Event, ToolResult, ToolResultState, call_id};
+use crate::history::{
+    ConsentAsked, Entry, Event, StoredBlob, ToolResult, ToolResultState, call_id,
+};
 use crate::json::record::{record, words};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
@@ -28,6 +30,8 @@ pub struct ToolOutcome {
     pub failed: bool,
     /// Text shown to the model.
     pub content: String,
+    /// Images, and large results of which the text shows a part.
+    pub blocks: Vec<StoredBlob>,
     /// Cost of the call itself.
     pub cost: NanoUsd,
     /// Patches of the state, as the tool wrote them: a JSON list.
@@ -37,7 +41,8 @@ pub struct ToolOutcome {
 }
 
 record!(write ToolOutcome {
-    version, index, state, failed, content, cost, patches or nothing, operations or nothing
+    version, index, state, failed, content, blocks or nothing, cost, patches or nothing,
+    operations or nothing
 });
 
 /// State of a call, as the driver knows it.
@@ -176,6 +181,7 @@ fn record_outcome(
         failed,
         state,
         cost: outcome.cost,
+        blocks: outcome.blocks,
     }));
     None
 }

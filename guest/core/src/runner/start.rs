@@ -132,6 +132,18 @@ pub fn start(
     begin_start(loaded, pin, fresh, (request, first), moment)
 }
 
+/// Refuses a message with images for a model that takes none.
+fn check_images(input: Option<&Message>, pin: &PinnedSettings) -> Result<(), Error> {
+    match input.is_some_and(|input| input.images().next().is_some()) {
+        true if !pin.model.images => {
+            let problem = "is a model that takes no images: choose one whose entry says \
+                           `images: true`";
+            Err(Error::invalid("model", &pin.model.name, problem))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The step with which a run begins where no call is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FirstStep {
@@ -154,6 +166,7 @@ pub(super) fn begin_start(
     let head = &loaded.head.value;
     let digest = request.digest();
     let pin = require_pin(loaded, pin)?;
+    check_images(request.input.as_ref(), pin)?;
     let mut inputs = request.inputs;
     let input = request.input.filter(|_| !inputs.known_input);
     let mail = std::mem::take(&mut inputs.mail);

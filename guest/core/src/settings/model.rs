@@ -1,7 +1,7 @@
 //! A model: its context window, its most output tokens and its prices.
 
 use super::limits::decimal_field;
-use super::{check_known_fields, parse_object, text_field};
+use super::{check_known_fields, flag_field, parse_object, text_field};
 use crate::error::Error;
 use crate::json::record::record;
 use crate::json::{JsonObject, JsonValue};
@@ -29,15 +29,20 @@ pub struct Model {
     /// Most output tokens a second, for calls whose usage stays unknown; `None` if the file names
     /// none.
     pub rate: Option<u64>,
+    /// True if the model takes images.
+    pub images: bool,
     /// Prices of its tokens; with `None` a thread must allow unpriced calls.
     pub prices: Option<TokenPrices>,
 }
 
-record!(Model { name, provider, window, output, call_millis or nothing, rate or nothing, prices });
+record!(Model {
+    name, provider, window, output, call_millis or nothing, rate or nothing, images or nothing,
+    prices
+});
 
 impl Model {
-    /// Reads `{"name", "provider", "window"?, "output"?, "call_millis"?, "rate"?, "prices"?}`;
-    /// prices are decimal text, USD per million tokens.
+    /// Reads `{"name", "provider", "window"?, "output"?, "call_millis"?, "rate"?, "images"?,
+    /// "prices"?}`; prices are decimal text, USD per million tokens.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let fields = parse_object("model", text)?;
         let name = text_field("model", &fields, "name")?.unwrap_or_default();
@@ -52,6 +57,7 @@ impl Model {
                 "output",
                 "call_millis",
                 "rate",
+                "images",
                 "prices",
             ],
         )?;
@@ -61,6 +67,7 @@ impl Model {
             output: positive_field(&place, &fields, "output")?.unwrap_or(OUTPUT_TOKENS_DEFAULT),
             call_millis: positive_field(&place, &fields, "call_millis")?,
             rate: positive_field(&place, &fields, "rate")?,
+            images: flag_field(&place, &fields, "images")?,
             prices: parse_prices(&place, fields.get("prices"))?,
             name,
         })
@@ -162,6 +169,7 @@ mod tests {
             r#"{"name":"m","provider":"p","call_millis":9223372036854775808}"#,
             r#"{"name":"m","provider":"p","rate":9223372036854775808}"#,
             r#"{"name":"m","provider":"p","prices":{"input":"9223372036.854775808","output":"1"}}"#,
+            r#"{"name":"m","provider":"p","images":"yes"}"#,
             r#"{"name":"m","provider":"p","windw":5}"#,
             r#"[]"#,
         ] {

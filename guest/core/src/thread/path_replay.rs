@@ -67,7 +67,7 @@ impl PathReplay {
             let assistant = message.role == ProviderRole::Assistant;
             self.asked = !assistant;
             self.replies += u64::from(assistant);
-            self.window.add_text(&message.json, counted && assistant);
+            self.window.add_message(&message, counted && assistant);
         }
         self.replay_calls(entry);
     }

@@ -2,7 +2,8 @@
 //! tokens as the provider counts them, in estimated tokens, and in bytes.
 
 use super::Head;
-use crate::estimate::{TokenScale, estimate_tokens};
+use crate::estimate::{IMAGE_TOKENS, TokenScale, estimate_tokens};
+use crate::history::ProviderText;
 
 /// Bytes that a token is taken for where a head of an earlier program has counted tokens alone.
 const BYTES_OF_TOKEN: u64 = 4;
@@ -29,7 +30,16 @@ impl WindowCount {
 
     /// Adds a text. `counted` says that the provider's count has it already.
     pub fn add_text(&mut self, text: &str, counted: bool) {
-        let estimate = estimate_tokens(text);
+        self.add(text, 0, counted);
+    }
+
+    /// Adds a message. `counted` says that the provider's count has it already.
+    pub fn add_message(&mut self, message: &ProviderText, counted: bool) {
+        self.add(&message.json, message.images, counted);
+    }
+
+    fn add(&mut self, text: &str, images: u64, counted: bool) {
+        let estimate = estimate_tokens(text).saturating_add(images.saturating_mul(IMAGE_TOKENS));
         if !counted {
             let scaled = self.token_scale().apply(estimate);
             self.tokens = self.tokens.saturating_add(scaled);
@@ -49,6 +59,13 @@ impl Head {
     pub fn add_to_window(&mut self, text: &str, counted: bool) {
         let mut count = self.window_count();
         count.add_text(text, counted);
+        self.set_window_count(count);
+    }
+
+    /// Adds a message to the window. `counted` says that the provider's count has it already.
+    pub fn add_message_to_window(&mut self, message: &ProviderText, counted: bool) {
+        let mut count = self.window_count();
+        count.add_message(message, counted);
         self.set_window_count(count);
     }
 

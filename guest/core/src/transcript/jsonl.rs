@@ -2,7 +2,9 @@
 //! line after it is one event.
 
 use crate::error::Error;
-use crate::history::{ContextLimitReached, Entry, Event, SuspendedEvent, call_id};
+use crate::history::{
+    ContextLimitReached, Entry, Event, Message, MessageRole, SuspendedEvent, call_id,
+};
 use crate::json::{self, JsonNumber, JsonObject, JsonValue};
 use crate::money::NanoUsd;
 use crate::plan::LoadedThread;
@@ -100,6 +102,7 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
             fields.insert("role", message.role.as_str());
             fields.swap_remove("content");
             fields.insert("text", message.joined_text());
+            insert_images(&mut fields, message);
         }
         Event::ToolUse(call) => {
             fields.swap_remove("arguments");
@@ -159,6 +162,17 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
         ]),
     );
     Ok(to_line_text(fields))
+}
+
+/// Adds the images of a message, whose blocks become one text.
+fn insert_images(fields: &mut JsonObject<'_>, message: &Message) {
+    let images = message.images().map(json::to_text);
+    let images: Vec<_> = images
+        .filter_map(|image| json::parse(&image).ok().map(JsonValue::into_owned))
+        .collect();
+    if !images.is_empty() {
+        fields.insert("images", JsonValue::Array(images));
+    }
 }
 
 /// Returns the index of an event in its entry, which has far fewer events than this type counts.

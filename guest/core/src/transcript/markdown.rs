@@ -220,7 +220,11 @@ fn correction_text(told: &UsageCorrected) -> String {
 fn push_tool_result(out: &mut String, time: &str, result: &ToolResult) {
     let failed = if result.failed { " (failed)" } else { "" };
     let heading = format!("Tool result: {}{failed}", escape_inline(&result.name));
-    push_section(out, &heading, time, &fence_beginning(&result.text, ""));
+    let mut body = fence_beginning(&result.text, "");
+    for blob in &result.blocks {
+        let _ = write!(body, "\n\n{}", escape_inline(&blob.label()));
+    }
+    push_section(out, &heading, time, &body);
 }
 
 /// Shows the beginning of a text in a fence, and says where that is not all.

@@ -60,6 +60,7 @@ fn pin() -> PinnedSettings {
         format: 1,
         prompt: "p".to_owned(),
         model: Model {
+            images: false,
             name: "m".to_owned(),
             provider: "p".to_owned(),
             window: WINDOW,
@@ -374,6 +375,7 @@ impl TestWorld {
         let (driver, loaded) = self.driver(&thread, StepKind::CallTools)?;
         let round = loaded.head.value.round.as_ref()?;
         let outcomes = round.calls.iter().map(|call| ToolOutcome {
+            blocks: Vec::new(),
             version: round.version,
             index: call.index,
             state: ToolState::Done,

@@ -193,7 +193,7 @@ impl ConfigReader<'_> {
         Ok(found.map(|(_, value)| *value))
     }
 
-    fn read_flag(
+    pub(super) fn read_flag(
         &self,
         path: KeyPath<'_>,
         value: Option<&Value>,

@@ -344,7 +344,9 @@ impl ConfigReader<'_> {
         self.check_keys(
             path,
             table,
-            &["provider", "window", "output", "rate", "options", "prices"],
+            &[
+                "provider", "window", "output", "rate", "images", "options", "prices",
+            ],
         )?;
         let provider = table.get("provider").unwrap_or(&Value::Null);
         let provider = self.check_defined(
@@ -363,6 +365,9 @@ impl ConfigReader<'_> {
             window: self.read_tokens(&["models", name, "window"], table.get("window"))?,
             output: self.read_tokens(&["models", name, "output"], table.get("output"))?,
             rate: self.read_tokens(&["models", name, "rate"], table.get("rate"))?,
+            images: self
+                .read_flag(&["models", name, "images"], table.get("images"))?
+                .unwrap_or_default(),
             prices: self.read_prices(name, table.get("prices"))?,
         })
     }

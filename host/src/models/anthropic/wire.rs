@@ -17,7 +17,9 @@
 //! With the cache mark a first turn costs a quarter more for its input, and each later turn reads
 //! that input at a tenth of its price.
 
-use crate::models::http::conversation::{AssistantPart, CallResult, SentMessage, sent_messages};
+use crate::models::http::conversation::{
+    AssistantPart, CallResult, SentImage, SentMessage, UserPart, sent_messages,
+};
 use crate::models::http::normal_form::{self, EncodeError};
 use crate::models::http::origin::CallIds;
 use crate::models::{CompletionRequest, ToolSpec};
@@ -82,9 +84,7 @@ fn to_wire_messages(turns: Vec<SentMessage>) -> Vec<AnthropicMessage> {
     let mut messages: Vec<AnthropicMessage> = Vec::with_capacity(turns.len());
     for turn in turns {
         let (role, blocks) = match turn {
-            SentMessage::User(texts) => {
-                ("user", texts.iter().map(|text| text_block(text)).collect())
-            }
+            SentMessage::User(parts) => ("user", parts.iter().map(user_block).collect()),
             SentMessage::Results(results) => ("user", results.iter().map(result_block).collect()),
             SentMessage::Assistant(parts) => ("assistant", assistant_blocks(parts)),
         };
@@ -125,17 +125,44 @@ fn assistant_blocks(parts: Vec<AssistantPart>) -> Vec<String> {
     blocks
 }
 
+fn user_block(part: &UserPart) -> String {
+    match part {
+        UserPart::Text(text) => text_block(text),
+        UserPart::Image(image) => image_block(image),
+    }
+}
+
+/// Base64 has no character that JSON escapes, and neither has a media type of images.
+fn image_block(image: &SentImage) -> String {
+    let SentImage { media, base64 } = image;
+    let source = format!(r#""type":"base64","media_type":"{media}","data":"{base64}""#);
+    format!(r#"{{"type":"image","source":{{{source}}}}}"#)
+}
+
 fn text_block(text: &str) -> String {
     format!(r#"{{"type":"text","text":{}}}"#, json_string(text))
 }
 
 fn result_block(result: &CallResult) -> String {
-    let CallResult { id, text, failed } = result;
+    let CallResult {
+        id,
+        text,
+        failed,
+        images,
+    } = result;
     let mut block = format!(
         r#"{{"type":"tool_result","tool_use_id":{}"#,
         json_string(id)
     );
-    if !text.trim().is_empty() {
+    let says = !text.trim().is_empty();
+    if !images.is_empty() {
+        let text = says.then(|| text_block(text));
+        let blocks: Vec<_> = text
+            .into_iter()
+            .chain(images.iter().map(image_block))
+            .collect();
+        block.push_str(&format!(r#","content":[{}]"#, blocks.join(",")));
+    } else if says {
         block.push_str(&format!(r#","content":{}"#, json_string(text)));
     }
     if *failed {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::models::http::normal_form::REQUEST_BYTES_MAX;
+use crate::models::{RequestImage, RequestImages};
 use serde_json::json;
 
 fn request(messages: &[&str]) -> CompletionRequest {
@@ -10,6 +11,7 @@ fn request(messages: &[&str]) -> CompletionRequest {
         system: "Be brief.".into(),
         tools: Vec::new(),
         messages: messages.iter().map(|text| (*text).to_owned()).collect(),
+        images: Default::default(),
         output_max: 100,
         session: None,
     }
@@ -264,4 +266,45 @@ fn what_is_not_in_the_normal_form_is_refused() {
     }];
     let got = encode_body(&request, true);
     assert_eq!(got, Err(EncodeError::Schema("t".into())));
+}
+
+/// Images stand where they are: among the texts of the user, and in results.
+#[test]
+fn images_stand_in_their_place() {
+    let image = |name: &str| {
+        json!({"type": "image", "blob": name, "chain": "c",
+        "media": "image/png", "size": 9})
+    };
+    let user = message(
+        "user",
+        json!([image("a"), {"type": "text", "text": "See"}, image("b")]),
+    );
+    let result = |text: &str| {
+        message(
+            "tool",
+            json!([{"type": "tool_result", "id": "call_3_0",
+        "name": "read", "text": text, "failed": false, "images": [image("a")]}]),
+        )
+    };
+    let sent = RequestImage::Sent {
+        media: "image/png",
+        base64: "aGk=".into(),
+    };
+    let images = std::collections::BTreeMap::from([("a".to_owned(), sent)]);
+    let data = r#"{"type":"image","source":{"type":"base64","media_type":"image/png","#;
+    let data = format!(r#"{data}"data":"aGk="}}}}"#);
+    let text = |text: &str| format!(r#"{{"type":"text","text":"{text}"}}"#);
+    for (said, shown) in [("r", format!("{},{data}", text("r"))), ("", data.clone())] {
+        let mut request = request(&[&user, &calls(), &result(said)]);
+        request.images = RequestImages::new(images.clone(), ["a"].into_iter());
+        let body = body(&request);
+        let gone = text("[image that is not there]");
+        let user = format!(
+            r#"{{"role":"user","content":[{data},{},{gone}]}}"#,
+            text("See")
+        );
+        assert!(body.contains(&user), "{user} in {body}");
+        let result = format!(r#""tool_use_id":"toolu_0","content":[{shown}]}}"#);
+        assert!(body.contains(&result), "{result} in {body}");
+    }
 }

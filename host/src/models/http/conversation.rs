@@ -9,10 +9,12 @@
 //! result and a user's message unless the dialect lets them meet: templates of local models refuse
 //! the pair, and no server refuses the message.
 
-use super::normal_form::{self, EncodeError, MessageRole, NormalMessage, NormalPart};
+use super::normal_form::{self, EncodeError, ImagePart, MessageRole, NormalMessage, NormalPart};
 use super::origin::{CallIds, CallOrigin};
-use crate::models::CompletionRequest;
+use crate::models::{CompletionRequest, RequestImage, RequestImages};
 use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
 
 /// Text of the user message that is inserted where the assistant must continue its own message, and
 /// where a conversation begins with the assistant.
@@ -21,12 +23,36 @@ pub(in crate::models) const CONTINUE: &str = "Continue.";
 /// One message. The next one has another role.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::models) enum SentMessage {
-    /// Texts of the user, none of them blank.
-    User(Vec<String>),
+    /// Texts of the user, none of them blank, and images.
+    User(Vec<UserPart>),
     /// Blocks of the assistant, at least one of them a text or a call.
     Assistant(Vec<AssistantPart>),
     /// Results of the preceding calls.
     Results(Vec<CallResult>),
+}
+
+/// A block of the user.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::models) enum UserPart {
+    /// A text that is not blank.
+    Text(String),
+    /// An image.
+    Image(SentImage),
+}
+
+/// An image with its bytes.
+#[derive(Clone, PartialEq)]
+pub(in crate::models) struct SentImage {
+    /// Its media type.
+    pub media: &'static str,
+    /// Its bytes as Base64.
+    pub base64: Arc<str>,
+}
+
+impl fmt::Debug for SentImage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SentImage({}, {} bytes)", self.media, self.base64.len())
+    }
 }
 
 /// A block of the assistant.
@@ -58,6 +84,8 @@ pub(in crate::models) struct CallResult {
     pub text: String,
     /// True if the call failed.
     pub failed: bool,
+    /// Its images.
+    pub images: Vec<SentImage>,
 }
 
 /// Converts the conversation of a request.
@@ -69,8 +97,8 @@ pub(in crate::models) fn sent_messages(
     let mut sent = HashMap::new();
     for (index, text) in request.messages.iter().enumerate() {
         let message = normal_form::parse_message(index, text)?;
-        let turn =
-            to_sent_message(message, &mut ids, &mut sent).ok_or(EncodeError::Misplaced(index))?;
+        let turn = to_sent_message(message, &request.images, (&mut ids, &mut sent))
+            .ok_or(EncodeError::Misplaced(index))?;
         if let Some(turn) = turn {
             push_message(&mut turns, turn);
         }
@@ -82,7 +110,7 @@ pub(in crate::models) fn sent_messages(
 }
 
 fn continue_message() -> SentMessage {
-    SentMessage::User(vec![CONTINUE.to_owned()])
+    SentMessage::User(vec![UserPart::Text(CONTINUE.to_owned())])
 }
 
 /// Appends a message: merged into the last one if that has the same role, after an inserted user
@@ -102,19 +130,25 @@ fn push_message(turns: &mut Vec<SentMessage>, next: SentMessage) {
 /// `None` that nothing of the message is left.
 fn to_sent_message(
     message: NormalMessage,
-    ids: &mut CallIds<'_>,
-    sent: &mut HashMap<String, String>,
+    images: &RequestImages,
+    (ids, sent): (&mut CallIds<'_>, &mut HashMap<String, String>),
 ) -> Option<Option<SentMessage>> {
     let parts = message.content;
     Some(match message.role {
         MessageRole::User => {
-            let texts = parts.into_iter().map(|part| match part {
-                NormalPart::Text { text } => Some(text),
+            let parts = parts.into_iter().map(|part| match part {
+                NormalPart::Text { text } => Some(UserPart::Text(text)),
+                NormalPart::Image(part) => Some(match find_image(images, &part) {
+                    Ok(image) => UserPart::Image(image),
+                    Err(text) => UserPart::Text(text),
+                }),
                 _ => None,
             });
-            let mut texts: Vec<String> = texts.collect::<Option<_>>()?;
-            texts.retain(|text| !text.trim().is_empty());
-            (!texts.is_empty()).then_some(SentMessage::User(texts))
+            let mut kept: Vec<UserPart> = parts.collect::<Option<_>>()?;
+            let is_blank =
+                |part: &UserPart| matches!(part, UserPart::Text(text) if text.trim().is_empty());
+            kept.retain(|part| !is_blank(part));
+            (!kept.is_empty()).then_some(SentMessage::User(kept))
         }
         MessageRole::Assistant => {
             let mut kept = Vec::with_capacity(parts.len());
@@ -129,17 +163,56 @@ fn to_sent_message(
         MessageRole::Tool => {
             let mut results = Vec::with_capacity(parts.len());
             for part in parts {
-                let NormalPart::ToolResult { id, text, failed } = part else {
+                let NormalPart::ToolResult {
+                    id,
+                    text,
+                    failed,
+                    images: named,
+                } = part
+                else {
                     return None;
                 };
                 // Every server would refuse the conversation for a result without its call.
                 if let Some(id) = sent.get(&id).cloned() {
-                    results.push(CallResult { id, text, failed });
+                    let result = CallResult {
+                        id,
+                        text,
+                        failed,
+                        images: Vec::new(),
+                    };
+                    results.push(add_images(result, images, &named));
                 }
             }
             (!results.is_empty()).then_some(SentMessage::Results(results))
         }
     })
+}
+
+/// Returns the image that a part names, or the text in its place.
+fn find_image(images: &RequestImages, part: &ImagePart) -> Result<SentImage, String> {
+    match images.get(&part.blob) {
+        Some(RequestImage::Sent { media, base64 }) => Ok(SentImage {
+            media,
+            base64: Arc::clone(base64),
+        }),
+        Some(RequestImage::LeftOut(text)) => Err(text.clone()),
+        None => Err("[image that is not there]".to_owned()),
+    }
+}
+
+/// Adds the images of a result to it, or lines in their place to its text.
+fn add_images(mut result: CallResult, images: &RequestImages, named: &[ImagePart]) -> CallResult {
+    for part in named {
+        match find_image(images, part) {
+            Ok(image) => result.images.push(image),
+            Err(text) => {
+                let before = if result.text.is_empty() { "" } else { "\n" };
+                result.text.push_str(before);
+                result.text.push_str(&text);
+            }
+        }
+    }
+    result
 }
 
 fn to_assistant_part(
@@ -166,7 +239,7 @@ fn to_assistant_part(
                 origin,
             })
         }
-        NormalPart::ToolResult { .. } => return None,
+        NormalPart::ToolResult { .. } | NormalPart::Image(_) => return None,
     })
 }
 
@@ -182,7 +255,9 @@ mod tests {
         };
         let turns = sent_messages(&request, CallIds::new("p", |_| true)).expect("it has a body");
         let role = |turn: &SentMessage| match turn {
-            SentMessage::User(texts) if texts.as_slice() == [CONTINUE] => "continue",
+            SentMessage::User(parts) if *parts == [UserPart::Text(CONTINUE.to_owned())] => {
+                "continue"
+            }
             SentMessage::User(_) => "user",
             SentMessage::Assistant(_) => "assistant",
             SentMessage::Results(_) => "results",

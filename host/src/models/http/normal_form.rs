@@ -45,6 +45,7 @@ pub(in crate::models) enum NormalPart {
     Text {
         text: String,
     },
+    Image(ImagePart),
     Thinking {
         text: String,
         /// The provider's own JSON, as text.
@@ -64,7 +65,16 @@ pub(in crate::models) enum NormalPart {
         text: String,
         #[serde(default)]
         failed: bool,
+        #[serde(default)]
+        images: Vec<ImagePart>,
     },
+}
+
+/// An image that a message names.
+#[derive(Debug, Deserialize)]
+pub(in crate::models) struct ImagePart {
+    /// SHA-256 of its bytes.
+    pub blob: String,
 }
 
 /// Parses one message; the error names its index.
@@ -117,10 +127,11 @@ pub(in crate::models) fn message_texts(message: &str) -> Vec<String> {
     let text = |part| match part {
         NormalPart::Text { text }
         | NormalPart::Thinking { text, .. }
-        | NormalPart::ToolResult { text, .. } => text,
-        NormalPart::ToolUse { arguments, .. } => arguments,
+        | NormalPart::ToolResult { text, .. } => Some(text),
+        NormalPart::ToolUse { arguments, .. } => Some(arguments),
+        NormalPart::Image(_) => None,
     };
-    message.content.into_iter().map(text).collect()
+    message.content.into_iter().filter_map(text).collect()
 }
 
 #[cfg(test)]

@@ -79,6 +79,7 @@ mod tests {
             system: "You are the assistant of Example Trading Limited.".into(),
             tools: Vec::new(),
             messages: vec![message.to_string()],
+            images: Default::default(),
             output_max: 1,
             session: None,
         };

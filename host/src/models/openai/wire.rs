@@ -10,9 +10,12 @@
 //!   `reasoning_content`.
 //! - Arguments travel as the text that the model wrote, or as `{}` if that is not a JSON object.
 //! - A failed result has no mark of its own; only its text tells.
+//! - The images of results travel in a user's message after them.
 
 use crate::models::dialect::{OutputField, ReturnThinking, ServerDialect};
-use crate::models::http::conversation::{AssistantPart, SentMessage, sent_messages};
+use crate::models::http::conversation::{
+    AssistantPart, SentImage, SentMessage, UserPart, sent_messages,
+};
 use crate::models::http::normal_form::{self, EncodeError};
 use crate::models::http::origin::{CallIds, CallOrigin, ThinkingOrigin};
 use crate::models::{CompletionRequest, ToolSpec};
@@ -64,7 +67,7 @@ struct ChatMessage {
     role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<String>,
-    content: Option<String>,
+    content: Option<MessageContent>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -73,12 +76,39 @@ struct ChatMessage {
     tool_calls: Vec<WireCall>,
 }
 
+/// The content of a message: a text, or a list of parts where images are among them. Not every
+/// server takes a list.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum MessageContent {
+    Text(String),
+    Parts(Vec<Value>),
+}
+
+impl MessageContent {
+    fn into_parts(self) -> Vec<Value> {
+        match self {
+            Self::Text(text) => vec![text_part(&text)],
+            Self::Parts(parts) => parts,
+        }
+    }
+}
+
+fn text_part(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+fn image_part(image: &SentImage) -> Value {
+    let url = format!("data:{};base64,{}", image.media, image.base64);
+    json!({"type": "image_url", "image_url": {"url": url}})
+}
+
 impl ChatMessage {
     fn text_message(role: &'static str, content: String) -> Self {
         Self {
             role,
             tool_call_id: None,
-            content: Some(content),
+            content: Some(MessageContent::Text(content)),
             reasoning_content: None,
             reasoning_details: Vec::new(),
             tool_calls: Vec::new(),
@@ -161,23 +191,76 @@ fn add_sent_message(
     dialect: ServerDialect,
 ) {
     match turn {
-        // Several texts become one, a blank line between them: not every server accepts a list.
-        SentMessage::User(texts) => {
-            let after_result = messages.last().is_some_and(|last| last.role == "tool");
-            if after_result && !dialect.user_after_result {
-                let between = AssistantPart::Text(FILLER_TEXT.to_owned());
-                messages.push(assistant_message(vec![between], provider, dialect));
-            }
-            messages.push(ChatMessage::text_message("user", texts.join("\n\n")));
+        SentMessage::User(parts) => {
+            add_user_message(messages, user_content(parts), (provider, dialect));
         }
         SentMessage::Assistant(parts) => messages.push(assistant_message(parts, provider, dialect)),
         SentMessage::Results(results) => {
-            messages.extend(results.into_iter().map(|result| ChatMessage {
-                tool_call_id: Some(result.id),
-                ..ChatMessage::text_message("tool", result.text)
-            }))
+            // This wire has no images in results: they follow in a message of the user.
+            let mut parts = Vec::new();
+            for result in results {
+                if !result.images.is_empty() {
+                    parts.push(text_part(&format!(
+                        "Images in the result of {}:",
+                        result.id
+                    )));
+                    parts.extend(result.images.iter().map(image_part));
+                }
+                messages.push(ChatMessage {
+                    tool_call_id: Some(result.id),
+                    ..ChatMessage::text_message("tool", result.text)
+                });
+            }
+            if !parts.is_empty() {
+                let content = MessageContent::Parts(parts);
+                add_user_message(messages, content, (provider, dialect));
+            }
         }
     }
+}
+
+/// Joins texts by a blank line: not every server accepts a list. With an image it is a list.
+fn user_content(parts: Vec<UserPart>) -> MessageContent {
+    let is_image = |part: &UserPart| matches!(part, UserPart::Image(_));
+    if parts.iter().any(is_image) {
+        let part = |part: &UserPart| match part {
+            UserPart::Text(text) => text_part(text),
+            UserPart::Image(image) => image_part(image),
+        };
+        return MessageContent::Parts(parts.iter().map(part).collect());
+    }
+    let texts = parts.into_iter().map(|part| match part {
+        UserPart::Text(text) => text,
+        UserPart::Image(_) => String::new(),
+    });
+    MessageContent::Text(texts.collect::<Vec<_>>().join("\n\n"))
+}
+
+/// Adds a message of the user: to the one with the images of results before it, or after a message
+/// of the assistant where the server does not accept it after a result.
+fn add_user_message(
+    messages: &mut Vec<ChatMessage>,
+    content: MessageContent,
+    (provider, dialect): (&str, ServerDialect),
+) {
+    match messages.last_mut() {
+        Some(last) if last.role == "user" => {
+            let before = last.content.take().map(MessageContent::into_parts);
+            let mut parts = before.unwrap_or_default();
+            parts.extend(content.into_parts());
+            last.content = Some(MessageContent::Parts(parts));
+            return;
+        }
+        Some(last) if last.role == "tool" && !dialect.user_after_result => {
+            let between = AssistantPart::Text(FILLER_TEXT.to_owned());
+            messages.push(assistant_message(vec![between], provider, dialect));
+        }
+        _ => {}
+    }
+    messages.push(ChatMessage {
+        content: Some(content),
+        ..ChatMessage::text_message("user", String::new())
+    });
 }
 
 /// Joins the texts without a separator: they were one text before they were blocks.
@@ -226,7 +309,8 @@ fn assistant_message(
         first.fields.insert("extra_content".to_owned(), signed);
     }
     let calls = !message.tool_calls.is_empty();
-    message.content = (!content.is_empty() || !calls).then_some(content);
+    let content = (!content.is_empty() || !calls).then_some(content);
+    message.content = content.map(MessageContent::Text);
     message.reasoning_content = match dialect.return_thinking {
         ReturnThinking::Always if thinking.is_empty() => Some(dialect.no_thinking.to_owned()),
         ReturnThinking::Always => Some(thinking),

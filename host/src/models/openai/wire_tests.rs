@@ -1,6 +1,7 @@
 //! Request bodies that conversations make.
 
 use super::*;
+use crate::models::RequestImage;
 use crate::models::dialect::GENERIC;
 use normal_form::REQUEST_BYTES_MAX;
 
@@ -10,6 +11,7 @@ fn request(messages: &[&str]) -> CompletionRequest {
         system: "Be brief.".into(),
         tools: Vec::new(),
         messages: messages.iter().map(|text| (*text).to_owned()).collect(),
+        images: Default::default(),
         output_max: 100,
         session: None,
     }
@@ -175,4 +177,65 @@ fn what_is_not_in_the_normal_form_is_refused() {
         encode_body(&request, GENERIC),
         Err(EncodeError::Schema("t".into()))
     );
+}
+
+/// Images that a request has under the names `a`, which is sent, and `b`, which is left out.
+fn images() -> crate::models::RequestImages {
+    let sent = RequestImage::Sent {
+        media: "image/png",
+        base64: "aGk=".into(),
+    };
+    let left_out = RequestImage::LeftOut("[image png, 9 KB, b: it is gone]".to_owned());
+    let images = [("a", sent), ("b", left_out)].map(|(name, image)| (name.to_owned(), image));
+    crate::models::RequestImages::new(images.into(), ["a"].into_iter())
+}
+
+/// A message of the user has its images in place; those of results follow the results, in a message
+/// of the user that the next one is added to. Without images every content is a text.
+#[test]
+fn images_travel_in_messages_of_the_user() {
+    let image = |name: &str| {
+        format!(r#"{{"type":"image","blob":"{name}","chain":"c","media":"image/png","size":9}}"#)
+    };
+    let (a, b) = (image("a"), image("b"));
+    let user = format!(r#"{{"role":"user","content":[{{"type":"text","text":"See"}},{a},{b}]}}"#);
+    let call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"n",
+        "arguments":"{}"}]}"#;
+    let result = format!(
+        r#"{{"role":"tool","content":[{{"type":"tool_result","id":"c","name":"n","text":"r",
+           "failed":false,"images":[{a},{b}]}}]}}"#
+    );
+    let mut request = request(&[&user, call, &result]);
+    request.images = images();
+    let data = r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}"#;
+    let text = |text: &str| format!(r#"{{"text":"{text}","type":"text"}}"#);
+    let sorted = |body: Vec<u8>| {
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        body["messages"].as_array().unwrap().clone()
+    };
+    let parse = |text: String| serde_json::from_str::<Value>(&text).unwrap();
+    let messages = sorted(encode_body(&request, GENERIC).unwrap());
+    let gone = text("[image png, 9 KB, b: it is gone]");
+    assert_eq!(
+        messages[1]["content"],
+        parse(format!("[{},{data},{gone}]", text("See")))
+    );
+    assert_eq!(
+        messages[3]["content"],
+        "r\n[image png, 9 KB, b: it is gone]"
+    );
+    assert_eq!(messages[4]["content"], "Understood.");
+    let id = messages[3]["tool_call_id"].as_str().unwrap();
+    let heading = text(&format!("Images in the result of {id}:"));
+    assert_eq!(messages[5]["content"], parse(format!("[{heading},{data}]")));
+    assert_eq!(messages.len(), 6);
+    // No two messages of the user meet.
+    request.messages.push(USER.to_owned());
+    let messages = sorted(encode_body(&request, GENERIC).unwrap());
+    let said = text("Grüße\\n\\n2");
+    assert_eq!(
+        messages[5]["content"],
+        parse(format!("[{heading},{data},{said}]"))
+    );
+    assert_eq!(messages.len(), 6);
 }

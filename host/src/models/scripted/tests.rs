@@ -13,6 +13,7 @@ fn request(messages: &[&str]) -> CompletionRequest {
         system: "Be brief.".into(),
         tools: Vec::new(),
         messages: messages.iter().enumerate().map(message).collect(),
+        images: Default::default(),
         output_max: 100,
         session: None,
     }

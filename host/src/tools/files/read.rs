@@ -1,8 +1,9 @@
 //! `read_file`: some lines of a text file, without reading the rest.
 
-use super::StopFlag;
 use super::arguments::ToolArguments;
 use super::grant::{GrantedDirectory, OpenedPath};
+use super::{FileAnswer, StopFlag, printable};
+use crate::blobs::{IMAGE_BYTES_MAX, image_type};
 use crate::tools::CONTENT_BYTES_MAX;
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -32,7 +33,7 @@ pub(super) fn run(
     grant: &GrantedDirectory,
     arguments: &str,
     stop: &StopFlag,
-) -> Result<String, String> {
+) -> Result<FileAnswer, String> {
     let arguments = ToolArguments::parse(arguments, &["path", "offset", "limit"])?;
     let path = arguments.required_text("path")?;
     let offset = arguments.number("offset", 1..=u64::from(u32::MAX), 1)?;
@@ -47,9 +48,21 @@ pub(super) fn run(
     };
     let mut reader = BufReader::with_capacity(BINARY_BYTES, file);
     let unreadable = |error: io::Error| format!("\"{path}\" cannot be read ({})", error.kind());
-    if reader.fill_buf().map_err(unreadable)?.contains(&0) {
+    let beginning = reader.fill_buf().map_err(unreadable)?;
+    if let Some(media) = image_type(beginning) {
+        let bytes = read_image(reader, metadata.len()).map_err(unreadable)?;
+        let Some(bytes) = bytes else {
+            return Err(format!(
+                "\"{path}\" is an image of {} bytes; models take at most {IMAGE_BYTES_MAX}",
+                metadata.len()
+            ));
+        };
+        let line = format!("{} is an image ({media}):", printable(path));
+        return Ok(FileAnswer::Image(line, bytes));
+    }
+    if beginning.contains(&0) {
         return Err(format!(
-            "\"{path}\" is not text ({} bytes); only text can be read",
+            "\"{path}\" is not text ({} bytes); only text and images can be read",
             metadata.len()
         ));
     }
@@ -64,7 +77,23 @@ pub(super) fn run(
             "\"{path}\" has {before} lines; offset must be at most that"
         ));
     }
-    Ok(format_chunk(chunk, offset, metadata.len()))
+    Ok(FileAnswer::Text(format_chunk(
+        chunk,
+        offset,
+        metadata.len(),
+    )))
+}
+
+/// Reads a whole image of so many bytes; `None` if it is larger than models take.
+fn read_image(reader: impl Read, bytes: u64) -> io::Result<Option<Vec<u8>>> {
+    let most = IMAGE_BYTES_MAX as u64;
+    if bytes > most {
+        return Ok(None);
+    }
+    let mut image = Vec::new();
+    reader.take(most + 1).read_to_end(&mut image)?;
+    // It may have grown meanwhile.
+    Ok((image.len() <= IMAGE_BYTES_MAX).then_some(image))
 }
 
 /// Skips `lines` lines, or to the end; returns the number of lines skipped, or `None` if it takes

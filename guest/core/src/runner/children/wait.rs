@@ -228,6 +228,7 @@ fn answer_wait(change: &mut ThreadChange<'_>, text: String) -> WaitOutcome {
             failed: false,
             state: ToolResultState::Done,
             cost: NanoUsd::ZERO,
+            blocks: Vec::new(),
         }));
     }
     WaitOutcome::Answered

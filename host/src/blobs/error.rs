@@ -1,0 +1,66 @@
+//! Errors of writing and reading blobs.
+
+use super::size_text;
+use crate::error::CallError;
+use crate::storage::StorageError;
+
+/// Error of writing or reading a blob.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BlobError {
+    /// Nothing is stored of no bytes.
+    #[error("it is empty")]
+    Empty,
+    /// Nothing was written.
+    #[error("it has {}, and at most 20 MiB are kept", size_text(*.bytes))]
+    TooLarge {
+        /// Its size.
+        bytes: u64,
+    },
+    /// Nothing was written: providers refuse larger images, each time that the thread is sent.
+    #[error("it has {}, and models take images of at most 3.75 MB", size_text(*.bytes))]
+    ImageTooLarge {
+        /// Its size.
+        bytes: u64,
+    },
+    /// Nothing was written: the bytes are not those of an image that models take.
+    #[error("it is no png, jpeg, gif or webp image")]
+    NotAnImage,
+    /// Nothing was written: the thread takes nothing more.
+    #[error("the thread {thread} is {status}: it takes nothing more")]
+    Ended {
+        /// The thread.
+        thread: String,
+        /// Its status.
+        status: String,
+    },
+    /// Nothing was written: other writers changed the chain each time.
+    #[error("the chain of the thread changed each time: try again")]
+    Contention,
+    /// The chain has no blob of this name.
+    #[error("there is no blob {0}")]
+    Missing(String),
+    /// The stored lines or record are not those that were written.
+    #[error("the blob {name} is damaged: {problem}")]
+    Damaged {
+        /// The hash, or the key of the record.
+        name: String,
+        /// A sentence for a person.
+        problem: &'static str,
+    },
+    /// The store gave no answer, or refused.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The component gave no answer about the thread, or refused.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+impl BlobError {
+    pub(super) fn from_damage(name: &str, problem: &'static str) -> Self {
+        Self::Damaged {
+            name: name.replace('\u{1}', " "),
+            problem,
+        }
+    }
+}
