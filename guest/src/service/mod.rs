@@ -7,7 +7,8 @@
 
 pub mod chain;
 pub mod child_chains;
-pub mod children;
+pub mod checkpoint;
+mod children;
 pub mod due;
 pub mod due_entries;
 mod fork;

@@ -296,7 +296,7 @@ impl<P: HostPorts> ThreadService<P> {
             let round = self.round(loaded)?;
             let moment = match signal {
                 Signal::Raise(_) => self.with_operator_caps(moment)?,
-                Signal::Message(_) | Signal::Cancel | Signal::Kill => moment,
+                Signal::Message(_) | Signal::Cancel | Signal::Kill | Signal::Fail(_) => moment,
             };
             let signal = signal.clone();
             Ok(runner::signal(

@@ -20,7 +20,7 @@ pub use event::{
     ToolResultState, ToolUse, UsageCorrected,
 };
 pub use message::{
-    MESSAGE_BYTES_MAX, ProviderRole, ProviderText, call_id, cut_escaped, escaped_bytes,
-    is_user_text, parse_user, provider_messages, provider_messages_of, provider_role,
-    provider_texts_of,
+    MESSAGE_BYTES_MAX, ProviderRole, ProviderText, call_id, cut_escaped, document_messages,
+    escaped_bytes, is_user_text, parse_user, provider_messages, provider_messages_of,
+    provider_role, provider_texts_of,
 };

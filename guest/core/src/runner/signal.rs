@@ -1,10 +1,11 @@
-//! Signals: messages, cancel, kill, raised caps. While a thread is held they change its head alone
-//! and take effect at its next commit; a kill fences the holder at once.
+//! Signals: messages, cancel, kill, fail, raised caps. While a thread is held they change its head alone
+//! and take effect at its next commit; a kill or a fail fences the holder at once.
 
 use super::CommitDecision;
 use super::checks::{begin_chat_run, refused_error};
 use super::children::{drop_resumption, pass_to_children};
-use super::ending::{end_thread_now, request_cancel};
+use super::ending::{end_thread_now, fail_thread_now, request_cancel};
+use super::external_loop::LoopFailure;
 use super::mail::{push_inbox_message, take_mail};
 use crate::error::Error;
 use crate::hash::sha256;
@@ -32,6 +33,17 @@ pub enum Signal {
     Kill,
     /// Lifts caps.
     Raise(CapRaise),
+    /// Ends the thread now, by an error of its host.
+    Fail(HostFailure),
+}
+
+/// An error of the host that ends a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFailure {
+    /// The error.
+    pub failure: LoopFailure,
+    /// Its JSON text, which becomes the result of the thread.
+    pub text: String,
 }
 
 /// Caps to be lifted.
@@ -49,7 +61,7 @@ impl Signal {
         match self {
             Self::Cancel => Some(EndIntent::Cancel),
             Self::Kill => Some(EndIntent::Kill),
-            Self::Message(_) | Self::Raise(_) => None,
+            Self::Message(_) | Self::Raise(_) | Self::Fail(_) => None,
         }
     }
 
@@ -63,6 +75,7 @@ impl Signal {
                 sha256(&["raise", "through", &json::to_text(&raise.caps)])
             }
             Self::Raise(raise) => sha256(&["raise", &json::to_text(&raise.caps)]),
+            Self::Fail(failed) => sha256(&["fail", &failed.text]),
         }
     }
 }
@@ -114,6 +127,13 @@ pub fn signal(
         }
         Signal::Cancel => end_thread_now(change, round, EndIntent::Cancel)?,
         Signal::Kill => end_thread_now(change, round, EndIntent::Kill)?,
+        Signal::Fail(_) if matches!(head.status, ThreadStatus::Created | ThreadStatus::Idle) => {
+            return Err(refused_error(loaded, "it has no run that could fail"));
+        }
+        Signal::Fail(HostFailure { failure, text }) => {
+            let cause = StatusCause::new("error", &failure.code, failure.message);
+            fail_thread_now(change, round, (cause, text))?
+        }
         Signal::Raise(asked) => {
             raise_caps(&mut change, asked)?;
             if held {
