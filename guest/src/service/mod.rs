@@ -6,8 +6,8 @@
 //! lease of another holder, which a repeated call does not end.
 
 pub mod chain;
-pub mod child_chains;
 pub mod checkpoint;
+pub mod child_chains;
 mod children;
 pub mod due;
 pub mod due_entries;

@@ -55,10 +55,8 @@ pub const RETRY_ENABLED: PersistenceKey = key("checkpoint.performance.retry.enab
 /// Most attempts of a save.
 pub const RETRY_ATTEMPTS: PersistenceKey = key("checkpoint.performance.retry.max_attempts", "3");
 /// How the pause between two attempts grows.
-pub const RETRY_BACKOFF: PersistenceKey = key(
-    "checkpoint.performance.retry.backoff",
-    r#""exponential""#,
-);
+pub const RETRY_BACKOFF: PersistenceKey =
+    key("checkpoint.performance.retry.backoff", r#""exponential""#);
 /// Most copies that are kept.
 pub const COPIES_MAX: PersistenceKey = key("retention.max_checkpoints", "10");
 /// True to remove copies for their age.
@@ -68,8 +66,7 @@ pub const CLEANUP_NEWEST: PersistenceKey = key("retention.cleanup.keep_last_n", 
 /// Days after which other copies are removed.
 pub const CLEANUP_DAYS: PersistenceKey = key("retention.cleanup.delete_older_than_days", "7");
 /// What becomes of the checkpoints of a thread that has ended.
-pub const COMPLETION_ACTION: PersistenceKey =
-    key("retention.on_completion.action", r#""archive""#);
+pub const COMPLETION_ACTION: PersistenceKey = key("retention.on_completion.action", r#""archive""#);
 /// Directory that they are moved to.
 pub const ARCHIVE_PATH: PersistenceKey = key(
     "retention.on_completion.archive_path",

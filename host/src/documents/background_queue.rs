@@ -1,18 +1,17 @@
-//! The document writer: it observes commits and refreshes the documents of changed threads in the
-//! background.
+//! A queue of threads whose files are to be written, and the task that writes them in the background.
 //!
-//! Many commits of one thread become one refresh: a thread is queued at most once, at most one
-//! refresh of it is under way, and a refresh writes the newest state. A notification never blocks,
-//! and a failure never reaches the run; failures are kept until a flush takes them. Work that is
-//! lost when the process ends is done by the thread's next refresh, or by `repair`.
+//! Many requests for one thread become one piece of work: a thread is queued at most once, and at
+//! most one piece of work for it is under way. A request never blocks, and a failure never reaches
+//! the run; failures are kept until a flush takes them. Work that is lost when the process ends is
+//! done by the thread's next change, or by `repair`.
 
-use super::{DocumentError, FAILURES_MAX, ThreadDocuments};
-use crate::driver::{CommitNotice, CommitObserver};
+use super::{DocumentError, FAILURES_MAX};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
 
 /// Most refreshes under way at the same time: enough to overlap the waits for the disk, too few to
 /// crowd out runs.
@@ -33,25 +32,18 @@ pub struct FlushReport {
     pub left_out: u64,
 }
 
-/// Refreshes documents in the background. If it is dropped, the background task finishes the queue
+/// Does a kind of work for threads in the background. If it is dropped, its task finishes the queue
 /// and then ends.
-pub struct DocumentWriter {
+pub(super) struct BackgroundQueue {
     shared: Arc<SharedQueue>,
 }
 
-impl DocumentWriter {
-    /// Makes a writer that works on the current tokio runtime.
+impl BackgroundQueue {
+    /// Makes a queue that works on the current tokio runtime.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn new(documents: ThreadDocuments) -> Self {
-        Self::spawn(move |thread| {
-            let documents = documents.clone();
-            async move { documents.refresh(&thread).await.map(drop) }
-        })
-    }
-
-    fn spawn<R, F>(refresh: R) -> Self
+    pub fn spawn<R, F>(refresh: R) -> Self
     where
         R: Fn(String) -> F + Send + 'static,
         F: Future<Output = Result<(), DocumentError>> + Send + 'static,
@@ -61,18 +53,24 @@ impl DocumentWriter {
         Self { shared }
     }
 
-    /// Queues a thread, whose documents are then brought up to date. Never blocks.
-    pub fn enqueue(&self, thread: &str) {
-        let thread = thread.to_ascii_lowercase();
-        self.shared.state.lock().enqueue(&thread);
+    /// Queues a thread, in lower case, for work that begins at this time or, if somebody waits for
+    /// it, before. A thread that is queued already keeps its place and the earlier time. Never
+    /// blocks.
+    pub fn enqueue(&self, thread: &str, begin: Instant) {
+        self.shared.state.lock().enqueue(thread, begin);
         self.shared.wake.notify_one();
     }
 
-    /// Waits until the documents of everything that was committed before this call are written, or
-    /// have failed. Each failure is returned once.
+    /// Waits until the work that was requested before this call is done, or has failed. Each
+    /// failure is returned once.
     pub async fn flush(&self) -> FlushReport {
         let mut steps = self.shared.steps.subscribe();
-        let until = self.shared.state.lock().notification_count;
+        let until = {
+            let mut state = self.shared.state.lock();
+            state.hurry_until = state.notification_count;
+            state.notification_count
+        };
+        self.shared.wake.notify_one();
         while !self.shared.state.lock().is_done(until) {
             // The sender lives as long as `self`.
             if steps.changed().await.is_err() {
@@ -83,13 +81,15 @@ impl DocumentWriter {
     }
 }
 
-impl CommitObserver for DocumentWriter {
-    fn on_commit(&self, commit: &CommitNotice<'_>) {
-        self.enqueue(commit.thread);
+impl FlushReport {
+    /// Adds the failures of another queue.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.failed.extend(other.failed);
+        self.left_out += other.left_out;
     }
 }
 
-impl Drop for DocumentWriter {
+impl Drop for BackgroundQueue {
     fn drop(&mut self) {
         self.shared.state.lock().closed = true;
         self.shared.wake.notify_one();
@@ -107,12 +107,14 @@ struct SharedQueue {
 
 #[derive(Default)]
 struct RefreshQueue {
-    /// Threads to refresh, in the order of their first notification, each with its number.
-    queue: VecDeque<(u64, String)>,
+    /// Threads to refresh, in the order of their first notification.
+    queue: VecDeque<QueuedThread>,
     queued: HashSet<String>,
     under_way: BTreeMap<String, u64>,
     /// Number of notifications so far.
     notification_count: u64,
+    /// Notifications up to this one are awaited: their work begins at once.
+    hurry_until: u64,
     failed: BTreeMap<String, DocumentError>,
     left_out: u64,
     /// True once the writer was dropped.
@@ -121,10 +123,23 @@ struct RefreshQueue {
     ended: bool,
 }
 
+/// A thread in the queue.
+struct QueuedThread {
+    /// Number of its first notification.
+    number: u64,
+    thread: String,
+    /// Time at which its work is to begin.
+    begin: Instant,
+}
+
 impl RefreshQueue {
-    fn enqueue(&mut self, thread: &str) {
+    fn enqueue(&mut self, thread: &str, begin: Instant) {
         self.notification_count += 1;
         if self.queued.contains(thread) {
+            let queued = self.queue.iter_mut().find(|queued| queued.thread == thread);
+            if let Some(queued) = queued {
+                queued.begin = queued.begin.min(begin);
+            }
             return;
         }
         if self.ended || self.queue.len() >= WAITING_MAX {
@@ -135,21 +150,34 @@ impl RefreshQueue {
             return self.add_failure(thread, why);
         }
         self.queued.insert(thread.to_owned());
-        self.queue
-            .push_back((self.notification_count, thread.to_owned()));
+        self.queue.push_back(QueuedThread {
+            number: self.notification_count,
+            thread: thread.to_owned(),
+            begin,
+        });
     }
 
     /// Takes the next thread to refresh, which is then under way.
-    fn start_next(&mut self) -> Option<String> {
+    fn start_next(&mut self, now: Instant) -> Option<String> {
         if self.under_way.len() >= REFRESHES_MAX {
             return None;
         }
-        let free = |(_, thread): &(u64, String)| !self.under_way.contains_key(thread);
-        let at = self.queue.iter().position(free)?;
-        let (number, thread) = self.queue.remove(at)?;
+        let ready = |queued: &QueuedThread| {
+            let due = queued.begin <= now || queued.number <= self.hurry_until || self.closed;
+            due && !self.under_way.contains_key(&queued.thread)
+        };
+        let at = self.queue.iter().position(ready)?;
+        let QueuedThread { number, thread, .. } = self.queue.remove(at)?;
         self.queued.remove(&thread);
         self.under_way.insert(thread.clone(), number);
         Some(thread)
+    }
+
+    /// Returns the time at which the next thread is due that is not yet under way.
+    fn next_begin(&self) -> Option<Instant> {
+        let waiting = self.queue.iter();
+        let waiting = waiting.filter(|queued| !self.under_way.contains_key(&queued.thread));
+        waiting.map(|queued| queued.begin).min()
     }
 
     fn finish(&mut self, thread: &str, result: Result<(), DocumentError>) {
@@ -170,7 +198,7 @@ impl RefreshQueue {
 
     /// Returns true if every notification up to `until` is done.
     fn is_done(&self, until: u64) -> bool {
-        let waiting = self.queue.front().map(|(number, _)| *number);
+        let waiting = self.queue.front().map(|queued| queued.number);
         let mut open = self.under_way.values().copied().chain(waiting);
         self.ended || open.all(|number| number > until)
     }
@@ -179,7 +207,7 @@ impl RefreshQueue {
         self.ended = true;
         let left = std::mem::take(&mut self.queue)
             .into_iter()
-            .map(|(_, thread)| thread);
+            .map(|queued| queued.thread);
         let left = left.chain(std::mem::take(&mut self.under_way).into_keys());
         for thread in left.collect::<Vec<_>>() {
             self.add_failure(&thread, DocumentError::Abandoned);
@@ -214,17 +242,26 @@ where
     let (mut running, mut names) = (JoinSet::new(), HashMap::new());
     loop {
         // The guard must not live across an await.
-        while let Some(thread) = { shared.state.lock().start_next() } {
+        while let Some(thread) = { shared.state.lock().start_next(Instant::now()) } {
             let handle = running.spawn(refresh(thread.clone()));
             names.insert(handle.id(), thread);
         }
         if running.is_empty() && shared.state.lock().closed {
             return;
         }
+        let next = { shared.state.lock().next_begin() };
+        let later = next.filter(|begin| *begin > Instant::now());
         tokio::select! {
             () = shared.wake.notified() => {}
+            () = sleep_until(later), if later.is_some() => {}
             Some(done) = running.join_next_with_id() => finish_refresh(shared, &mut names, done),
         }
+    }
+}
+
+async fn sleep_until(time: Option<Instant>) {
+    if let Some(time) = time {
+        tokio::time::sleep_until(time).await;
     }
 }
 
@@ -239,7 +276,7 @@ fn finish_refresh(
     };
     if let Some(thread) = names.remove(&id) {
         if let Err(error) = &result {
-            tracing::warn!(thread, %error, "documents were not written");
+            tracing::warn!(thread, %error, "files of a thread were not written");
         }
         shared.state.lock().finish(&thread, result);
     }
@@ -264,13 +301,13 @@ mod tests {
 
     /// Makes a writer whose refreshes wait for the gate if the thread's name begins with `slow`,
     /// and fail or panic by name.
-    fn test_writer() -> (DocumentWriter, Arc<RefreshLog>) {
+    fn test_writer() -> (BackgroundQueue, Arc<RefreshLog>) {
         let log = Arc::new(RefreshLog {
             done: Mutex::default(),
             gate: Semaphore::new(0),
         });
         let own = Arc::clone(&log);
-        let writer = DocumentWriter::spawn(move |thread| {
+        let writer = BackgroundQueue::spawn(move |thread| {
             let log = Arc::clone(&own);
             async move {
                 if thread.starts_with("slow") {
@@ -290,13 +327,13 @@ mod tests {
     #[tokio::test]
     async fn many_commits_become_one_refresh() {
         let (writer, log) = test_writer();
-        writer.enqueue("slow");
+        writer.enqueue("slow", Instant::now());
         while writer.shared.state.lock().under_way.is_empty() {
             tokio::task::yield_now().await;
         }
         for _ in 0..100 {
-            writer.enqueue("Slow");
-            writer.enqueue("quick");
+            writer.enqueue("slow", Instant::now());
+            writer.enqueue("quick", Instant::now());
         }
         log.gate.add_permits(2);
         assert!(writer.flush().await.failed.is_empty());
@@ -314,7 +351,7 @@ mod tests {
     async fn failures_are_kept_until_asked_for_or_made_good() {
         let (writer, log) = test_writer();
         for name in ["bad-1", "panic-1", "good"] {
-            writer.enqueue(name);
+            writer.enqueue(name, Instant::now());
         }
         let flushed = writer.flush().await;
         let names: Vec<&str> = flushed
@@ -325,7 +362,7 @@ mod tests {
         assert_eq!(names, ["bad-1", "panic-1"]);
         assert!(writer.flush().await.failed.is_empty(), "handed over once");
         for n in 0..FAILURES_MAX + 7 {
-            writer.enqueue(&format!("bad-{n}"));
+            writer.enqueue(&format!("bad-{n}"), Instant::now());
         }
         let flushed = writer.flush().await;
         assert_eq!((flushed.failed.len(), flushed.left_out), (FAILURES_MAX, 7));
@@ -335,8 +372,8 @@ mod tests {
     #[tokio::test]
     async fn a_success_makes_an_earlier_failure_good() {
         let mut state = RefreshQueue::default();
-        state.enqueue("a");
-        assert_eq!(state.start_next().as_deref(), Some("a"));
+        state.enqueue("a", Instant::now());
+        assert_eq!(state.start_next(Instant::now()).as_deref(), Some("a"));
         state.finish("a", Err(DocumentError::Abandoned));
         assert_eq!(state.failed.len(), 1);
         state.finish("a", Ok(()));
@@ -347,8 +384,8 @@ mod tests {
     fn what_waits_is_bounded() {
         let mut state = RefreshQueue::default();
         for n in 0..WAITING_MAX + FAILURES_MAX + 5 {
-            state.enqueue(&format!("t-{n}"));
-            state.enqueue("t-0");
+            state.enqueue(&format!("t-{n}"), Instant::now());
+            state.enqueue("t-0", Instant::now());
         }
         assert_eq!(state.queue.len(), WAITING_MAX);
         let flushed = state.take_failures();
@@ -360,16 +397,19 @@ mod tests {
                 .all(|(_, e)| matches!(e, DocumentError::TooMany))
         );
         for _ in 0..REFRESHES_MAX {
-            assert!(state.start_next().is_some());
+            assert!(state.start_next(Instant::now()).is_some());
         }
-        assert!(state.start_next().is_none(), "enough are under way");
+        assert!(
+            state.start_next(Instant::now()).is_none(),
+            "enough are under way"
+        );
     }
 
     #[tokio::test]
     async fn dropping_writes_what_waits() {
         let (writer, log) = test_writer();
         for n in 0..20 {
-            writer.enqueue(&format!("t-{n}"));
+            writer.enqueue(&format!("t-{n}"), Instant::now());
         }
         let shared = Arc::clone(&writer.shared);
         drop(writer);
@@ -390,9 +430,9 @@ mod tests {
         };
         let first = runtime();
         let (writer, _log) = first.block_on(async { test_writer() });
-        writer.enqueue("slow");
+        writer.enqueue("slow", Instant::now());
         drop(first);
-        writer.enqueue("late");
+        writer.enqueue("late", Instant::now());
         let flushed = runtime().block_on(writer.flush());
         assert_eq!(flushed.failed.len(), 2);
     }

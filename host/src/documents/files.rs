@@ -250,10 +250,7 @@ pub(super) struct FileReplacement {
 
 impl FileReplacement {
     /// Begins to replace the file at `name`, which must be a regular file or missing.
-    pub(super) fn begin(
-        place: Arc<DocumentDirectory>,
-        name: &str,
-    ) -> Result<Self, DocumentError> {
+    pub(super) fn begin(place: Arc<DocumentDirectory>, name: &str) -> Result<Self, DocumentError> {
         place.check_file(name)?;
         let temporary = format!("{name}{TEMPORARY}");
         let failed = |error| place.to_error(&temporary, error);

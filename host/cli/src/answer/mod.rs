@@ -10,6 +10,7 @@ mod probe;
 mod rows;
 mod run;
 mod signal;
+mod state_files;
 mod thread;
 mod upkeep;
 
@@ -30,6 +31,7 @@ pub use run::{
     TreeTotalsView, advised_code, ceiling_advice, repeats_in_vain, suspended_advice,
 };
 pub use signal::SignalAnswer;
+pub use state_files::{ImportAnswer, PruneAnswer, PrunedRow};
 pub use thread::{
     EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, ThreadAnswer, ThreadRow,
     ThreadView, UnreadableRow, thread_or_unnamed,
