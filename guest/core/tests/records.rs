@@ -563,10 +563,9 @@ fn checkpoint(loaded: &LoadedThread, prompt: Option<&str>, entries: &[Entry]) ->
         partial: prompt.map(|_| &partial),
     };
     let (mut text, has_prompt) = checkpoint_head(source).unwrap();
-    let mut is_first = !has_prompt;
-    for entry in entries {
-        push_checkpoint_messages(&mut text, entry, &mut is_first);
-    }
+    let mut first = !has_prompt;
+    let mut push = |entry| push_checkpoint_messages(&mut text, entry, &mut first);
+    entries.iter().for_each(&mut push);
     text + CHECKPOINT_END
 }
 

@@ -54,7 +54,7 @@ pub const ATOMIC: PersistenceKey = key("checkpoint.performance.atomic", "true");
 pub const RETRY_ENABLED: PersistenceKey = key("checkpoint.performance.retry.enabled", "true");
 /// Most attempts of a save.
 pub const RETRY_ATTEMPTS: PersistenceKey = key("checkpoint.performance.retry.max_attempts", "3");
-/// How the pause between two attempts grows.
+/// Growth of the pause between two attempts.
 pub const RETRY_BACKOFF: PersistenceKey =
     key("checkpoint.performance.retry.backoff", r#""exponential""#);
 /// Most copies that are kept.
@@ -65,7 +65,7 @@ pub const CLEANUP_ENABLED: PersistenceKey = key("retention.cleanup.enabled", "tr
 pub const CLEANUP_NEWEST: PersistenceKey = key("retention.cleanup.keep_last_n", "3");
 /// Days after which other copies are removed.
 pub const CLEANUP_DAYS: PersistenceKey = key("retention.cleanup.delete_older_than_days", "7");
-/// What becomes of the checkpoints of a thread that has ended.
+/// Use of the checkpoints of a thread that has ended.
 pub const COMPLETION_ACTION: PersistenceKey = key("retention.on_completion.action", r#""archive""#);
 /// Directory that they are moved to.
 pub const ARCHIVE_PATH: PersistenceKey = key(

@@ -6,7 +6,7 @@ use super::{fault, run, view};
 use std::path::Path;
 use std::time::Duration;
 use threadkeep::authority;
-use threadkeep::documents::checkpoints::{StateFile, StateFileError};
+use threadkeep::documents::checkpoints::{STATE_BYTES_MAX, StateFile, StateFileError};
 use threadkeep::library::TenantLibrary;
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::ImportAnswer;
@@ -34,6 +34,10 @@ pub async fn import(
     let history = history.map_err(|error| from_state_file(&asked.state, &error))?;
     let draft = new_draft(&file, directive, asked)?;
     run::rehearse(session, &draft, false).await?;
+    // In memory first: a history that the component refuses makes no thread.
+    let rehearsal = session.open_rehearsal()?;
+    let tried = run::create_thread(&rehearsal, draft.clone()).await?;
+    append_history(&rehearsal, &tried, history.batches.clone()).await?;
     let opened = session.open_or_create()?;
     let thread = run::create_thread(&opened, draft).await?;
     let done = append_history(&opened, &thread, history.batches).await;
@@ -51,10 +55,12 @@ pub async fn import(
 }
 
 fn read_state_file(path: &Path) -> Result<StateFile, CommandFault> {
+    let bytes = authority::read_ambient(path, STATE_BYTES_MAX);
+    let bytes = bytes.map_err(|error| fault::from_authority(&error))?;
     let dir = authority::open_parent_ambient(path);
     let dir = dir.map_err(|error| fault::from_authority(&error))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    StateFile::read(&dir, &name).map_err(|error| from_state_file(path, &error))
+    StateFile::from_bytes(&bytes, &name, &dir).map_err(|error| from_state_file(path, &error))
 }
 
 fn from_state_file(path: &Path, error: &StateFileError) -> CommandFault {
@@ -84,8 +90,13 @@ fn find_directive(
         return Ok(None);
     };
     // A name that no directive can have is one that the project does not have.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-/".contains(&byte);
+    if name.is_empty() || !name.bytes().all(plain) {
+        return Ok(None);
+    }
     let found = opened.project().library().document("directive", name);
-    Ok(found.ok().flatten().map(|_| name.to_owned()))
+    let found = found.map_err(|error| fault::from_settings(&error.into()))?;
+    Ok(found.map(|_| name.to_owned()))
 }
 
 /// Builds the draft of the new thread: caps are those of the file where the command names none.
@@ -138,10 +149,22 @@ async fn append_history(
     let held = held.map_err(failed)?;
     let mut version = held.version;
     for events in batches {
-        let written = tenant
+        let appended = tenant
             .append(thread, Some(held.token), version, events)
             .await;
-        version = written.map_err(failed)?.version;
+        match appended {
+            Ok(written) => version = written.version,
+            Err(error) => {
+                // Nobody is to wait for the end of the lease. The first error is the one to tell.
+                let why = serde_json::json!({
+                    "code": "import_failed",
+                    "message": "its history could not be imported as a whole",
+                });
+                let why = Some(why.to_string());
+                let _ = tenant.close_thread(thread, held.token, "error", why).await;
+                return Err(failed(error));
+            }
+        }
     }
     let closed = tenant.close_thread(thread, held.token, "idle", None).await;
     closed.map(drop).map_err(failed)

@@ -1,4 +1,4 @@
-//! A queue of threads whose files are to be written, and the task that writes them in the background.
+//! A queue of threads whose files are to be written, and the background task that writes them.
 //!
 //! Many requests for one thread become one piece of work: a thread is queued at most once, and at
 //! most one piece of work for it is under way. A request never blocks, and a failure never reaches

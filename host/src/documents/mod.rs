@@ -203,7 +203,7 @@ impl ThreadDocuments {
         &self.inner.tenant
     }
 
-    /// Reads the tenant's settings of checkpoints.
+    /// Reads the tenant's settings of checkpoints from its library, which may block.
     ///
     /// # Errors
     /// If they are not valid, or cannot be read.

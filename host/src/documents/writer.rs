@@ -15,7 +15,8 @@ pub struct DocumentWriter {
 
 impl DocumentWriter {
     /// Makes a writer that works on the current tokio runtime. It reads the tenant's settings of
-    /// checkpoints once; where they are not valid no checkpoint is saved, and each flush says so.
+    /// checkpoints once, from its library, which may block; where they are
+    /// not valid no checkpoint is saved, and each flush says so.
     ///
     /// # Panics
     /// Outside a tokio runtime.

@@ -22,6 +22,7 @@ mod recover_and_repair;
 mod refusals;
 #[cfg(unix)]
 mod resumes;
+mod state_files;
 mod tree_command;
 #[cfg(unix)]
 mod tree_processes;

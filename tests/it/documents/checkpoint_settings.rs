@@ -187,12 +187,15 @@ async fn an_ordinary_save_that_cannot_be_made_stops_a_run_only_with_priority_ten
         let _ = driver.run(&chat, Some(input), &sink, &stop).await;
         let now = world.open.tenant().get(&chat).await.unwrap();
         assert_eq!(now.status, "error", "{trigger}");
+        let page = world.open.tenant().entries(&chat, 0, 10, None).await;
+        let entries = page.unwrap().entries;
+        let failed = entries.iter().find(|entry| entry.reason == "error");
         let expected = match trigger {
             "pre_turn" => 2,
             "post_llm" => 3,
             _ => 4,
         };
-        assert_eq!(now.version, expected, "{trigger}");
+        assert_eq!(failed.unwrap().version, expected, "{trigger}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Signals: messages, cancel, kill, fail, raised caps. While a thread is held they change its head alone
-//! and take effect at its next commit; a kill or a fail fences the holder at once.
+//! Signals: messages, cancel, kill, fail, raised caps. While a thread is held they change its head
+//! alone and take effect at its next commit; a kill or a fail fences the holder at once.
 
 use super::CommitDecision;
 use super::checks::{begin_chat_run, refused_error};

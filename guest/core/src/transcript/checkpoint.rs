@@ -32,7 +32,7 @@ const LIMIT_CODES: [&str; 6] = [
 /// The text after the last message.
 pub const CHECKPOINT_END: &str = "\n  ]\n}\n";
 
-/// What a checkpoint is made from, but for its messages.
+/// The records that a checkpoint is made from, but for its messages.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckpointSource<'a> {
     /// The records of the thread, its head at the version of the checkpoint.
@@ -185,7 +185,7 @@ impl ToJson for CapTotals<'_> {
     }
 }
 
-/// Why a thread is suspended, with the cap that it has reached, if it has.
+/// The cause for which a thread is suspended, with the cap that it has reached, if it has.
 struct SuspendMetadata<'a>(&'a StatusCause);
 
 impl ToJson for SuspendMetadata<'_> {
@@ -274,7 +274,10 @@ mod tests {
             (
                 "budget",
                 "spend_exceeded",
-                r#""limit_code":"spend_exceeded","current_value":0.0000015,"current_max":0.000001,"#,
+                concat!(
+                    r#""limit_code":"spend_exceeded","current_value":0.0000015,"#,
+                    r#""current_max":0.000001,"#
+                ),
             ),
             (
                 "limit",

@@ -83,7 +83,7 @@ pub fn choose_base(copies: &[CheckpointCopy], version: u64) -> Option<CopyName> 
     (patches.count() < PATCHES_MAX).then_some(base)
 }
 
-/// Why a file is to be removed.
+/// Reason why a file is to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemovalReason {
     /// There are more copies than `max_checkpoints`.
@@ -220,7 +220,7 @@ mod tests {
             ),
             (
                 settings(10, Some((0, 16))),
-                &[(3, "too-old"), (2, "too-old"), (1, "too-old")],
+                &[(4, "too-old"), (3, "too-old"), (2, "too-old"), (1, "too-old")],
             ),
             (settings(10, None), &none),
             (settings(4, None), &[(2, "too-many"), (1, "too-many")]),

@@ -1,7 +1,7 @@
 //! JSON merge patches (RFC 7396), as incremental copies hold them.
 //!
-//! A merge patch cannot say that a field is null: it removes the field. Readers of a checkpoint take
-//! a missing field for null, so a document is the same for them.
+//! A merge patch cannot say that a field is null: it removes the field. Readers of a checkpoint
+//! take a missing field for null, so a document is the same for them.
 
 use serde_json::{Map, Value};
 

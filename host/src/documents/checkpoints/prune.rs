@@ -18,7 +18,7 @@ pub struct PrunedFile {
     pub thread: String,
     /// Its path in the project, such as `.ai/threads/a/checkpoints.d/3.json`.
     pub path: String,
-    /// Why.
+    /// Reason why it is removed.
     pub reason: RemovalReason,
 }
 
@@ -28,11 +28,11 @@ pub struct PrunedFile {
 pub struct PruneFailure {
     /// The thread.
     pub thread: String,
-    /// Why.
+    /// The error.
     pub error: DocumentError,
 }
 
-/// What a pruning came to.
+/// The result of a pruning.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct PruneReport {

@@ -23,15 +23,15 @@ pub const STATE_FILE: &str = "state.json";
 /// Largest checkpoint that is read: far more than the window of any model has.
 pub const STATE_BYTES_MAX: u64 = 64 << 20;
 
-/// What came of a save whose `state.json` is written.
+/// The result of a save whose `state.json` is written.
 #[derive(Debug)]
 pub struct SavedCheckpoint {
     /// The version that it is of.
     pub version: u64,
     /// The thread as it was.
     pub thread: wit::Thread,
-    /// Why its copies are not as the settings say, if they are not: the checkpoint itself is
-    /// written.
+    /// The reason why its copies are not as the settings say, if they are not. The checkpoint itself
+    /// is written.
     pub copies_problem: Option<DocumentError>,
 }
 
@@ -68,8 +68,8 @@ impl ThreadDocuments {
         })
     }
 
-    /// Saves the checkpoint of a thread that is suspended or has ended, by the tenant's settings: for
-    /// commands that stop a thread without a driver.
+    /// Saves the checkpoint of a thread that is suspended or has ended, by the tenant's settings:
+    /// for commands that stop a thread without a driver.
     ///
     /// # Errors
     /// If the settings are not valid, or the checkpoint or its copy cannot be written.
@@ -79,11 +79,34 @@ impl ThreadDocuments {
         if !stopped {
             return Ok(());
         }
-        let settings = self
-            .checkpoint_settings()
-            .map_err(DocumentError::Settings)?;
+        let documents = self.clone();
+        let settings = run_blocking(move || {
+            let settings = documents.checkpoint_settings();
+            settings.map_err(DocumentError::Settings)
+        })
+        .await?;
         let saved = self.save_checkpoint(thread, &settings).await?;
         saved.copies_problem.map_or(Ok(()), Err)
+    }
+
+    /// Returns the version that `state.json` of a thread is of; `None` if there is none, or it is
+    /// no checkpoint.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no regular file.
+    pub async fn saved_version(&self, thread: &str) -> Result<Option<u64>, DocumentError> {
+        #[derive(serde::Deserialize)]
+        struct StateMark {
+            history_version: u64,
+        }
+        let _turn = self.acquire_permit(thread).await;
+        let opened = self.open_directory(thread, MissingDirectory::Leave).await?;
+        let Some((place, _)) = opened else {
+            return Ok(None);
+        };
+        let bytes = run_blocking(move || place.read(STATE_FILE, STATE_BYTES_MAX)).await?;
+        let mark = bytes.and_then(|bytes| serde_json::from_slice::<StateMark>(&bytes).ok());
+        Ok(mark.map(|mark| mark.history_version))
     }
 
     /// Renders the newest checkpoint of a thread as a whole.
@@ -259,7 +282,7 @@ pub(super) struct FileRemoval {
     pub dir: Option<&'static str>,
     /// Name of the file.
     pub name: String,
-    /// Why it is removed.
+    /// Reason why it is removed.
     pub reason: RemovalReason,
 }
 

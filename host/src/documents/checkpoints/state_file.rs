@@ -1,5 +1,5 @@
-//! Reads a `state.json` that a thread is to be made from: of version 1.1.0 as it is written here, or
-//! of 1.0.0, the form of seed 002. Every field is checked: the file may come from anywhere.
+//! Reads a `state.json` that a thread is to be made from: of version 1.1.0 as it is written here,
+//! or of 1.0.0, the form of seed 002. Every field is checked: the file may come from anywhere.
 
 use super::copies::CopyName;
 use super::merge_patch::apply_merge_patch;
@@ -54,7 +54,7 @@ pub enum StateFileError {
     Field {
         /// Path of the field.
         field: String,
-        /// What is wrong with it.
+        /// A sentence about what is wrong with it.
         problem: String,
     },
     /// Its messages are not those that it was saved with.
@@ -65,7 +65,7 @@ pub enum StateFileError {
     Base {
         /// Name of that file.
         base: String,
-        /// Why it cannot be read.
+        /// The reason why it cannot be read.
         problem: String,
     },
 }
@@ -98,7 +98,17 @@ impl StateFile {
     /// # Errors
     /// If it cannot be read, or is no checkpoint that this program knows.
     pub fn read(dir: &Dir, name: &str) -> Result<Self, StateFileError> {
-        let mut document = read_json(dir, name)?;
+        let file = open_regular(dir, Path::new(name), name)?;
+        let bytes = read_bounded(file, name, STATE_BYTES_MAX)?;
+        Self::from_bytes(&bytes, name, dir)
+    }
+
+    /// As [`StateFile::read`], of bytes that were read already; `dir` has the copies beside it.
+    ///
+    /// # Errors
+    /// As [`StateFile::read`].
+    pub fn from_bytes(bytes: &[u8], name: &str, dir: &Dir) -> Result<Self, StateFileError> {
+        let mut document = parse_json(bytes, name)?;
         if let Some(base) = CopyName::parse(name).and_then(|name| name.base) {
             let full = |compressed| CopyName {
                 version: base,
@@ -492,167 +502,33 @@ fn rolling_hash<'a>(messages: impl Iterator<Item = &'a Value>) -> String {
     })
 }
 
-/// Returns the JSON text of a message as a provider is sent it, whose fields have an order.
+/// Returns the JSON text of a message as a provider is sent it. Fields of blocks have the order in
+/// which they stand in the file.
 fn provider_text(message: &Value) -> String {
-    let blocks = match &message["content"] {
-        Value::String(text) => vec![ordered_object(
-            &json!({"type": "text", "text": text}),
-            &["type", "text"],
-        )],
-        content => {
-            let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
-            let fields = ["type", "id", "name", "text", "arguments", "failed", "raw"];
-            blocks
-                .iter()
-                .map(|block| ordered_object(block, &fields))
-                .collect()
+    let role = &message["role"];
+    match &message["content"] {
+        Value::String(text) => {
+            let block = json!({"type": "text", "text": text});
+            format!(r#"{{"role":{role},"content":[{block}]}}"#)
         }
-    };
-    format!(
-        r#"{{"role":{},"content":[{}]}}"#,
-        message["role"],
-        blocks.join(",")
-    )
-}
-
-/// Returns the JSON text of an object with these fields in this order, then all others.
-fn ordered_object(object: &Value, order: &[&str]) -> String {
-    let fields = object.as_object();
-    let named = order.iter().filter_map(|name| {
-        let value = fields?.get(*name)?;
-        Some(((*name).to_owned(), value))
-    });
-    let others = fields.into_iter().flatten();
-    let others = others.filter(|(name, _)| !order.contains(&name.as_str()));
-    let fields = named.chain(others.map(|(name, value)| (name.clone(), value)));
-    let fields: Vec<String> = fields
-        .map(|(name, value)| format!("{}:{value}", Value::String(name)))
-        .collect();
-    format!("{{{}}}", fields.join(","))
+        content => format!(r#"{{"role":{role},"content":{content}}}"#),
+    }
 }
 
 fn read_json(dir: &Dir, name: &str) -> Result<Value, StateFileError> {
     let file = open_regular(dir, Path::new(name), name)?;
-    let mut bytes = read_bounded(file, name, STATE_BYTES_MAX)?;
-    if name.ends_with(".gz") {
-        let text = decompress(&bytes);
-        bytes = text.map_err(|error: io::Error| StateFileError::Torn(error.to_string()))?;
-    }
-    serde_json::from_slice(&bytes).map_err(|error| StateFileError::Torn(error.to_string()))
+    let bytes = read_bounded(file, name, STATE_BYTES_MAX)?;
+    parse_json(&bytes, name)
+}
+
+fn parse_json(bytes: &[u8], name: &str) -> Result<Value, StateFileError> {
+    let torn = |error: io::Error| StateFileError::Torn(error.to_string());
+    let parsed = match name.ends_with(".gz") {
+        true => serde_json::from_slice(&decompress(bytes).map_err(torn)?),
+        false => serde_json::from_slice(bytes),
+    };
+    parsed.map_err(|error| StateFileError::Torn(error.to_string()))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn document() -> Value {
-        json!({
-            "thread_id": "a", "directive": null, "version": "1.1.0", "saved_at": "now",
-            "limits": {"spend": 0.045, "turns": 3, "duration_seconds": 1.5},
-            "messages": [
-                {"role": "system", "content": "Be brief."},
-                {"role": "user", "content": "Go"},
-                {"role": "assistant", "content": [
-                    {"type": "text", "text": "I look."},
-                    {"type": "tool_use", "id": "call_3_1", "name": "read", "arguments": "{}"},
-                ]},
-                {"role": "tool", "content": [
-                    {"type": "tool_result", "id": "call_3_1", "name": "read", "text": "x",
-                     "failed": true},
-                ]},
-            ],
-        })
-    }
-
-    #[test]
-    fn history_has_the_messages_with_ids_of_its_own() {
-        let file = StateFile::parse(document()).unwrap();
-        let caps = (
-            file.cap("turns"),
-            file.decimal_cap("spend"),
-            file.decimal_cap("duration_seconds"),
-        );
-        assert_eq!(
-            caps,
-            (Some(3), Some("0.045".to_owned()), Some("1.5".to_owned()))
-        );
-        let kinds = |has_prompt| {
-            let history = file.to_history(has_prompt).unwrap();
-            let events = history.batches.concat();
-            let events: Vec<Value> = events
-                .iter()
-                .map(|text| serde_json::from_str(text).unwrap())
-                .collect();
-            events
-        };
-        let with_prompt = kinds(true);
-        let names: Vec<&str> = with_prompt
-            .iter()
-            .map(|event| event["type"].as_str().unwrap())
-            .collect();
-        assert_eq!(
-            names,
-            ["note", "message", "message", "tool_use", "tool_result"]
-        );
-        assert_eq!(with_prompt[3]["id"], with_prompt[4]["id"]);
-        assert_eq!(with_prompt[3]["id"], "imported_0");
-        let without = kinds(false);
-        assert!(
-            without[1]["content"]
-                .as_str()
-                .unwrap()
-                .ends_with("Be brief.")
-        );
-        assert_eq!(without.len(), with_prompt.len() + 1);
-    }
-
-    #[test]
-    fn what_is_no_checkpoint_is_refused_by_name() {
-        let check = |change: &dyn Fn(&mut Value), expected: &str| {
-            let mut changed = document();
-            change(&mut changed);
-            let error = StateFile::parse(changed).and_then(|file| file.to_history(false).map(drop));
-            let error = error.expect_err(expected).to_string();
-            assert!(error.contains(expected), "{error}: {expected}");
-        };
-        check(&|d| d["version"] = json!("1.2.0"), "version 1.2.0");
-        check(&|d| d["version"] = json!(1), "version must be there");
-        check(&|d| d["thread_id"] = json!(null), "thread_id must be there");
-        check(&|d| d["directive"] = json!(7), "directive must be there");
-        check(
-            &|d| d["limits"]["turns"] = json!("3"),
-            "limits.turns must be a number",
-        );
-        check(
-            &|d| d["limits"]["turns"] = json!(-1),
-            "limits.turns must be a number",
-        );
-        check(&|d| d["cost"] = json!([]), "cost must be an object");
-        check(&|d| d["messages"] = json!("x"), "messages must be a list");
-        check(
-            &|d| d["messages"][1]["role"] = json!("robot"),
-            "messages[1].role",
-        );
-        check(
-            &|d| d["messages"][1]["content"] = json!(7),
-            "messages[1].content",
-        );
-        check(
-            &|d| d["messages"][3]["content"][0]["id"] = json!("x"),
-            "names no call",
-        );
-        check(
-            &|d| d["messages"][3]["content"] = json!("x"),
-            "blocks that name their calls",
-        );
-        check(
-            &|d| d["messages"][1]["content"] = json!([{"type": "image"}]),
-            "image of the role user is not imported",
-        );
-        check(
-            &|d| d["messages_hash"] = json!("0".repeat(64)),
-            "were edited",
-        );
-        check(&|d| *d = json!([]), "no JSON object");
-    }
-}
+mod tests;

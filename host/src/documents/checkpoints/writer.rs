@@ -96,7 +96,7 @@ impl CheckpointWriter {
     }
 }
 
-/// What the saves that are queued are for, and when the last ones began.
+/// The occasions of the queued saves, and the times at which the last ones began.
 #[derive(Default)]
 struct PendingSaves {
     occasions: HashMap<String, QueuedSave>,
