@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    fn removed(
+    fn list_removed(
         copies: &[CheckpointCopy],
         settings: &CheckpointSettings,
     ) -> Vec<(u64, &'static str)> {
@@ -220,7 +220,12 @@ mod tests {
             ),
             (
                 settings(10, Some((0, 16))),
-                &[(4, "too-old"), (3, "too-old"), (2, "too-old"), (1, "too-old")],
+                &[
+                    (4, "too-old"),
+                    (3, "too-old"),
+                    (2, "too-old"),
+                    (1, "too-old"),
+                ],
             ),
             (settings(10, None), &none),
             (settings(4, None), &[(2, "too-many"), (1, "too-many")]),
@@ -229,9 +234,9 @@ mod tests {
                 &[(2, "too-old"), (1, "too-many")],
             ),
         ] {
-            assert_eq!(removed(&copies, &settings), expected);
+            assert_eq!(list_removed(&copies, &settings), expected);
         }
-        assert_eq!(removed(&[], &settings(1, None)), none);
+        assert_eq!(list_removed(&[], &settings(1, None)), none);
     }
 
     /// A clock that was put back makes files of the future, which are no older for it.
@@ -240,7 +245,7 @@ mod tests {
         let mut copies = [copy(1, None, 0), copy(2, None, 0)];
         copies[0].modified = now() + DAY;
         assert!(
-            removed(&copies, &settings(10, Some((0, 0))))
+            list_removed(&copies, &settings(10, Some((0, 0))))
                 .iter()
                 .all(|(version, _)| *version == 2)
         );
@@ -250,10 +255,10 @@ mod tests {
     fn full_copy_stays_while_a_kept_patch_rests_on_it() {
         let copies = [copy(1, None, 0), copy(2, Some(1), 0), copy(3, Some(1), 0)];
         let too_many = "too-many";
-        assert_eq!(removed(&copies, &settings(1, None)), [(2, too_many)]);
+        assert_eq!(list_removed(&copies, &settings(1, None)), [(2, too_many)]);
         let copies = [&copies[..], &[copy(4, None, 0)]].concat();
         assert_eq!(
-            removed(&copies, &settings(1, None)),
+            list_removed(&copies, &settings(1, None)),
             [(3, too_many), (2, too_many), (1, too_many)]
         );
     }

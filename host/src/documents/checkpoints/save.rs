@@ -30,8 +30,8 @@ pub struct SavedCheckpoint {
     pub version: u64,
     /// The thread as it was.
     pub thread: wit::Thread,
-    /// The reason why its copies are not as the settings say, if they are not. The checkpoint itself
-    /// is written.
+    /// The reason why its copies are not as the settings say, if they are not. The checkpoint
+    /// itself is written.
     pub copies_problem: Option<DocumentError>,
 }
 
