@@ -397,12 +397,7 @@ impl exported::transcript::Guest for ThreadsComponent {
         cursor: Option<String>,
     ) -> Result<exported::transcript::Piece, types::Error> {
         call_for(&thread, |service| {
-            service.render(
-                &thread,
-                &what,
-                at,
-                service.page_start(&thread, after, cursor)?,
-            )
+            service.render(&thread, &what, at, after, cursor)
         })
         .map(convert::piece_to_wit)
     }

@@ -38,8 +38,9 @@ use threadkeep_core::limits::{CAP_MAX, COUNT_CAP_MAX};
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{due_calls, is_revival};
 use threadkeep_core::runner::{
-    CallDecision, CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock,
-    Signal, StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_result_content,
+    CallDecision, CapRaise, DecisionInputs, HolderProof, HostFailure, LlmCompletion, LlmFailure, ReplyBlock,
+    Signal, StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_failure,
+    parse_result_content,
 };
 use threadkeep_core::thread::{DUE_NEW, StepKind};
 use threadkeep_core::time::{NANOS_MAX, UnixTime};
@@ -366,6 +367,10 @@ pub fn signal(signal: exported::runner::SignalKind) -> Result<Signal, Error> {
             caps: limits_in(raised.caps),
             through: raised.through,
         }),
+        exported::runner::SignalKind::Fail(text) => {
+            let (text, failure) = parse_failure("signal.fail", text)?;
+            Signal::Fail(HostFailure { failure, text })
+        }
         exported::runner::SignalKind::Other(text) => return Err(other_kind_error("signal", &text)),
     })
 }

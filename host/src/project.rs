@@ -11,11 +11,12 @@ use crate::ceilings::{CeilingGuard, UsageBook};
 use crate::clock::SystemClock;
 use crate::component::TenantContext;
 use crate::documents::UsageLog;
+use crate::documents::checkpoints::{CheckpointSettings, SETTINGS_NAME};
 use crate::driver::{self, Driver, ModelProviders, PostRunWork};
 use crate::engine::Engine;
-use crate::library::LibraryError;
 use crate::library::files::{FilesLibrary, Policy};
 use crate::library::models::{ModelTable, ProviderSpec, WireProtocol};
+use crate::library::{LibraryError, TenantLibrary};
 use crate::models::{FailureKind, ModelFailure, ModelProvider, scripted::ScriptedProvider};
 use crate::probe::{self, ProbeReport};
 #[cfg(feature = "sqlite")]
@@ -51,11 +52,13 @@ pub enum SettingsError {
     /// A file exists and is malformed, or cannot be read.
     #[error(transparent)]
     Library(#[from] LibraryError),
-    /// The file is well formed, but this version would ignore it.
-    #[error("{place} is not read by this version yet")]
-    Unread {
+    /// A key of the settings of checkpoints is unknown, or has a value that it may not have.
+    #[error("{place}: {error}")]
+    Checkpoints {
         /// The file, such as `.ai/config/state_persistence.yaml`.
         place: String,
+        /// The key, and what is wrong with it.
+        error: LibraryError,
     },
 }
 
@@ -253,15 +256,17 @@ impl OpenProject {
         probe::probe_model(&*self.models, &self.guard, model).await
     }
 
-    /// Refuses settings that this version would ignore.
+    /// Checks the settings that the host reads itself: those of checkpoints on disk.
     ///
     /// # Errors
-    /// The file of settings that is not read, or that is malformed.
-    pub fn check_settings(&self) -> Result<(), SettingsError> {
-        match self.library.find_unread_settings()? {
-            Some(place) => Err(SettingsError::Unread { place }),
-            None => Ok(()),
-        }
+    /// The file of settings that is malformed, or the key that is not valid.
+    pub fn check_settings(&self) -> Result<CheckpointSettings, SettingsError> {
+        let library: &dyn TenantLibrary = &*self.library;
+        let text = library.document("settings", SETTINGS_NAME)?;
+        CheckpointSettings::parse(text.as_deref()).map_err(|error| SettingsError::Checkpoints {
+            place: format!(".ai/config/{SETTINGS_NAME}.yaml"),
+            error,
+        })
     }
 
     /// A driver for the project's threads, under this process's lock.

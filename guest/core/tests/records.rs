@@ -13,7 +13,10 @@ use threadkeep_core::settings::PinnedSettings;
 use threadkeep_core::thread::{
     ChainRecord, ChargedAttempt, CreationRecord, ExternalHold, Head, StateRecord, ThreadRecord,
 };
-use threadkeep_core::transcript::{jsonl, manifest, state_json, thread_json};
+use threadkeep_core::transcript::{
+    CHECKPOINT_END, CheckpointSource, PartialReply, checkpoint_head, jsonl, manifest,
+    push_checkpoint_messages, thread_json,
+};
 
 /// A function that reads a text and writes it again.
 macro_rules! rewrite {
@@ -569,6 +572,26 @@ fn outcomes_keep_their_bytes() {
     }
 }
 
+/// Renders a whole checkpoint.
+fn checkpoint(loaded: &LoadedThread, prompt: Option<&str>, entries: &[Entry]) -> String {
+    let partial = PartialReply {
+        text: "half a rep".to_owned(),
+        output_max: Some(12),
+    };
+    let source = CheckpointSource {
+        loaded,
+        newest: true,
+        saved_at: "now",
+        prompt,
+        partial: prompt.map(|_| &partial),
+    };
+    let (mut text, has_prompt) = checkpoint_head(source).unwrap();
+    let mut first = !has_prompt;
+    let mut push = |entry| push_checkpoint_messages(&mut text, entry, &mut first);
+    entries.iter().for_each(&mut push);
+    text + CHECKPOINT_END
+}
+
 #[test]
 fn documents_keep_their_bytes() {
     fn with_store_version<T>(value: T) -> StoredRecord<T> {
@@ -591,8 +614,8 @@ fn documents_keep_their_bytes() {
     let documents = [
         thread_json(&full).unwrap(),
         thread_json(&bare).unwrap(),
-        state_json(&full, true, &provider_messages(&entry), "now").unwrap(),
-        state_json(&bare, true, &[], "now").unwrap(),
+        checkpoint(&full, Some("Be brief."), &[entry.clone()]),
+        checkpoint(&bare, None, &[]),
         manifest(&full).unwrap(),
         manifest(&bare).unwrap(),
         jsonl(&entry).unwrap(),

@@ -58,7 +58,7 @@ pub fn piece_to_wit(piece: DocumentPiece) -> exported::transcript::Piece {
     exported::transcript::Piece {
         text: piece.text,
         version: piece.version,
-        cursor: cursor(piece.cursor),
+        cursor: piece.cursor,
     }
 }
 

@@ -6,7 +6,8 @@
 //! lease of another holder, which a repeated call does not end.
 
 pub mod blobs;
-mod chain;
+pub mod chain;
+pub mod checkpoint;
 pub mod child_chains;
 pub mod children;
 pub mod decisions;

@@ -337,7 +337,11 @@ impl<P: HostPorts> ThreadService<P> {
             let round = self.round(loaded)?;
             let moment = match signal {
                 Signal::Raise(_) => self.with_operator_caps(moment)?,
-                Signal::Message(_) | Signal::Cancel | Signal::Kill | Signal::Decision(_) => moment,
+                Signal::Message(_)
+                | Signal::Cancel
+                | Signal::Kill
+                | Signal::Fail(_)
+                | Signal::Decision(_) => moment,
             };
             let earlier = self.earlier_decision(loaded, signal)?;
             let signal = signal.clone();

@@ -10,7 +10,7 @@ use threadkeep_core::time::UnixTime;
 use threadkeep_core::transcript;
 
 /// Most bytes of one page of messages or of one piece of a document.
-const PAGE_BYTES_MAX: usize = 4 << 20;
+pub(super) const PAGE_BYTES_MAX: usize = 4 << 20;
 
 /// A piece of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct DocumentPiece {
     /// The version that the document now reaches.
     pub version: u64,
     /// Start of the next piece.
-    pub cursor: Option<u64>,
+    pub cursor: Option<String>,
 }
 
 impl<P: HostPorts> ThreadService<P> {
@@ -55,7 +55,12 @@ impl<P: HostPorts> ThreadService<P> {
         what: &str,
         at: Option<u64>,
         after: u64,
+        cursor: Option<String>,
     ) -> Result<DocumentPiece, Error> {
+        if what == "checkpoint" {
+            return self.render_checkpoint(thread, at, cursor.as_deref());
+        }
+        let after = self.page_start(thread, after, cursor)?;
         match what {
             "markdown" => {
                 let render =
@@ -66,7 +71,7 @@ impl<P: HostPorts> ThreadService<P> {
                 let render = |entry: &Entry, _: &str| transcript::jsonl(entry);
                 self.render_piece(thread, at, after, &render)
             }
-            "manifest" | "thread" | "checkpoint" => {
+            "manifest" | "thread" => {
                 let loaded = self.load(thread)?;
                 let at = at.unwrap_or(loaded.head.value.version);
                 self.render_records(loaded, what, at)
@@ -87,23 +92,18 @@ impl<P: HostPorts> ThreadService<P> {
         at: u64,
     ) -> Result<DocumentPiece, Error> {
         let newest = loaded.head.value.version;
-        let mut saved = self.ports.now();
         if at != newest {
             if what == "thread" {
                 let problem = format!("is not the newest version, {newest}, of what is registered");
                 return Err(CoreError::invalid("at", &at.to_string(), problem).into());
             }
-            saved = self.time_at(&loaded, at)?;
+            let updated = self.time_at(&loaded, at)?;
             let head = &mut loaded.head.value;
-            (head.version, head.updated, head.session) = (at, saved, None);
+            (head.version, head.updated, head.session) = (at, updated, None);
         }
         let text = match what {
             "manifest" => transcript::manifest(&loaded)?,
-            "thread" => transcript::thread_json(&loaded)?,
-            _ => {
-                let window = self.live_window(&loaded.thread.value.id, at)?;
-                transcript::state_json(&loaded, at == newest, &window, &saved.rfc3339())?
-            }
+            _ => transcript::thread_json(&loaded)?,
         };
         Ok(DocumentPiece {
             text,
@@ -114,7 +114,7 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Returns the time of the entry of a version on a thread's path; at version 0, that of its
     /// creation.
-    fn time_at(&self, loaded: &LoadedThread, at: u64) -> Result<UnixTime, Error> {
+    pub(super) fn time_at(&self, loaded: &LoadedThread, at: u64) -> Result<UnixTime, Error> {
         let path = thread_path(loaded);
         check_on_path(loaded, &path, "at", at)?;
         let mut time = loaded.thread.value.created;
@@ -125,22 +125,6 @@ impl<P: HostPorts> ThreadService<P> {
             }
         }
         Ok(time)
-    }
-
-    fn live_window(&self, thread: &str, at: u64) -> Result<Vec<String>, Error> {
-        let (mut all, mut after) = (Vec::new(), 0);
-        loop {
-            let (mut page, cursor) = self.messages(thread, after, Some(at))?;
-            all.append(&mut page);
-            if all.iter().map(String::len).sum::<usize>() > PAGE_BYTES_MAX {
-                let problem = format!("has a live window of more than {PAGE_BYTES_MAX} bytes");
-                return Err(CoreError::invalid("checkpoint", thread, problem).into());
-            }
-            match cursor {
-                Some(cursor) => after = cursor,
-                None => return Ok(all),
-            }
-        }
     }
 
     fn render_piece(
@@ -170,7 +154,7 @@ impl<P: HostPorts> ThreadService<P> {
         Ok(DocumentPiece {
             text,
             version,
-            cursor,
+            cursor: cursor.map(|after| after.to_string()),
         })
     }
 }

@@ -9,6 +9,7 @@ pub mod builtin_tools;
 pub mod coordination;
 pub mod money;
 pub mod nearest;
+pub mod persistence;
 pub mod price;
 pub mod printable;
 pub mod time;

@@ -3,6 +3,7 @@
 mod budget;
 mod decisions;
 mod external_loop;
+mod state_files;
 mod versions;
 
 pub use budget::{
@@ -10,6 +11,7 @@ pub use budget::{
 };
 pub use decisions::{AnswerArgs, ApproveArgs, DecidedArgs, DenyArgs};
 pub use external_loop::{AppendArgs, CloseArgs, CloseOutcome, OpenArgs};
+pub use state_files::{ImportArgs, PruneArgs};
 pub use versions::{
     CheckpointsArgs, ForkArgs, ShowArgs, StateArgs, TranscriptArgs, TranscriptFormat,
 };
@@ -177,6 +179,10 @@ pub enum CliCommand {
     Recover(RecoverArgs),
     /// Write the documents of threads anew from the store
     Repair(RepairArgs),
+    /// Remove copies of checkpoints that the settings do not keep, each named with why
+    Prune(PruneArgs),
+    /// Make a thread from a state.json, with its messages as history
+    Import(ImportArgs),
     /// Check that histories, heads, accounts, indexes and documents agree; writes nothing
     #[command(after_help = AUDITS)]
     Audit,

@@ -376,8 +376,8 @@ fn may_not_write(error: &std::io::Error) -> bool {
 /// Converts the error of settings that cannot take effect.
 pub fn from_settings(error: &SettingsError) -> CommandFault {
     match error {
-        SettingsError::Unread { .. } => CommandFault::new("unread-settings", error.to_string())
-            .with_hint("move it away or empty it: what stands in it would not hold"),
+        SettingsError::Checkpoints { .. } => CommandFault::new("invalid", error.to_string())
+            .with_hint("docs/checkpoints.md has every key"),
         SettingsError::Library(LibraryError::Invalid { .. }) => {
             CommandFault::new("invalid", error.to_string())
         }

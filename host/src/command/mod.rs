@@ -19,9 +19,11 @@ mod drive;
 mod external_loop;
 mod fault;
 mod images;
+mod import;
 mod input;
 mod interrupts;
 mod list;
+mod prune;
 mod recover;
 mod repair;
 mod run;
@@ -78,6 +80,8 @@ pub async fn run(
         CliCommand::Tree(tree) => budget::tree(session, tree, screen).await,
         CliCommand::Recover(recover) => recover::recover(session, recover, screen).await,
         CliCommand::Repair(repair) => repair::repair(session, repair, screen).await,
+        CliCommand::Prune(prune) => prune::prune(session, prune, screen).await,
+        CliCommand::Import(import) => import::import(session, import, screen).await,
         CliCommand::Audit => audit::audit(session, screen).await,
         CliCommand::Doctor(doctor) => doctor::doctor(session, doctor, screen).await,
         CliCommand::Demo => demo::demo(session, screen).await,

@@ -56,8 +56,8 @@ async fn repair_named(
         );
     }
     for id in ids {
-        let done = documents.repair(&id).await;
-        record_result(answer, id, done.map(drop));
+        let done = repair_thread(documents, &id).await;
+        record_result(answer, id, done);
     }
     Ok(())
 }
@@ -75,8 +75,8 @@ async fn repair_all(
             .await;
         let page = page.map_err(|error| fault::from_call(&error))?;
         for thread in page.threads {
-            let done = documents.repair(&thread.id).await;
-            record_result(answer, thread.id, done.map(drop));
+            let done = repair_thread(documents, &thread.id).await;
+            record_result(answer, thread.id, done);
         }
         for thread in page.unreadable {
             let name = thread_or_unnamed(&thread.thread).to_owned();
@@ -88,6 +88,12 @@ async fn repair_all(
             return Ok(());
         }
     }
+}
+
+/// Writes the documents of a thread anew, and saves its checkpoint if it has stopped.
+async fn repair_thread(documents: &ThreadDocuments, thread: &str) -> Result<(), DocumentError> {
+    documents.repair(thread).await?;
+    documents.save_stopped(thread).await
 }
 
 fn record_result(answer: &mut RepairAnswer, thread: String, done: Result<(), DocumentError>) {

@@ -398,9 +398,13 @@ impl CommandProject {
     /// failure is a warning: the records are what counts.
     pub async fn refresh_documents(&self, thread: &str, screen: &mut OutputScreen) {
         self.catch_up(screen).await;
-        if let Some(documents) = &self.documents
-            && let Err(error) = documents.refresh(thread).await
-        {
+        let Some(documents) = &self.documents else {
+            return;
+        };
+        if let Err(error) = documents.refresh(thread).await {
+            return warn_unwritten(thread, &error, screen);
+        }
+        if let Err(error) = documents.save_stopped(thread).await {
             warn_unwritten(thread, &error, screen);
         }
     }

@@ -79,7 +79,7 @@ pub(super) async fn write_blob_files(
     for blob in named_blobs(lines) {
         let (there, name) = (Arc::clone(place), blob.file_name());
         let directory = run_blocking(move || {
-            let directory = there.open_child(DIRECTORY, MissingDirectory::Make)?;
+            let directory = there.open_inner(DIRECTORY, MissingDirectory::Make)?;
             let directory = directory.ok_or(DocumentError::Abandoned)?;
             let found = directory.check_file(&name)?;
             let is_there = found.is_some_and(|found| found.len() == blob.size);

@@ -28,7 +28,7 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 const LOCK_POLL: Duration = Duration::from_millis(5);
 /// Suffix of a temporary file's name. The name is fixed, so that a crash leaves at most one file
 /// behind, and the next writer removes it.
-const TEMPORARY: &str = ".new";
+pub(super) const TEMPORARY: &str = ".new";
 
 /// The action if the directory of a thread is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,28 +79,83 @@ impl DocumentDirectory {
         }))
     }
 
-    /// Opens a directory in it; makes it if wanted. The lock of this one keeps other writers away.
-    pub(super) fn open_child(
+    /// Opens a directory inside that of the thread; makes it if wanted. The lock of the thread's
+    /// directory covers it: it must not be used after that is released.
+    pub(super) fn open_inner(
         &self,
         name: &str,
         absent: MissingDirectory,
     ) -> Result<Option<Self>, DocumentError> {
-        let place = self.shown_path(name);
-        let dir = match (child_dir(&self.dir, name), absent) {
-            (Ok(child), _) => child,
-            (Err(error), MissingDirectory::Leave) if error.is_missing() => return Ok(None),
+        let opened = match (child_dir(&self.dir, name), absent) {
             (Err(error), MissingDirectory::Make) if error.is_missing() => {
-                let child = private_child_dir(&self.dir, name);
-                sync_dir(&self.dir).map_err(|source| AuthorityError::from_io(&place, source))?;
-                child.map_err(|error| error.with_place(&place))?
+                let made = private_child_dir(&self.dir, name);
+                sync_dir(&self.dir).map_err(|error| self.to_error(name, error))?;
+                made
             }
-            (Err(error), _) => return Err(error.with_place(&place).into()),
+            (Err(error), MissingDirectory::Leave) if error.is_missing() => return Ok(None),
+            (opened, _) => opened,
         };
         Ok(Some(Self {
-            dir,
+            dir: opened.map_err(|error| error.with_place(&self.shown_path(name)))?,
             id: format!("{}/{name}", self.id),
             _lock: None,
         }))
+    }
+
+    /// Lists the regular files of the directory, each with its metadata, by name. Links and
+    /// directories are left out.
+    pub(super) fn list_files(&self) -> Result<Vec<(String, Metadata)>, DocumentError> {
+        let failed = |error| self.to_error("", error);
+        let mut files = Vec::new();
+        for entry in self.dir.entries().map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            match self.dir.symlink_metadata(&name) {
+                Ok(seen) if seen.is_file() => files.push((name, seen)),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(self.to_error(&name, error)),
+            }
+        }
+        files.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(files)
+    }
+
+    /// Removes a regular file. A file that is not there is as good as removed.
+    pub(super) fn remove(&self, name: &str) -> Result<(), DocumentError> {
+        if self.check_file(name)?.is_none() {
+            return Ok(());
+        }
+        match self.dir.remove_file(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(self.to_error(name, error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Moves a regular file into another directory of the thread, in the place of a file there. A
+    /// file that is not there is as good as moved.
+    pub(super) fn move_to(&self, name: &str, to: &Self) -> Result<(), DocumentError> {
+        if self.check_file(name)?.is_none() {
+            return Ok(());
+        }
+        to.check_file(name)?;
+        let moved = self.dir.rename(name, &to.dir, name);
+        moved.map_err(|error| self.to_error(name, error))
+    }
+
+    /// Removes an inner directory that is empty. One that is not stays.
+    pub(super) fn remove_inner(&self, name: &str) {
+        // It is only tidier: the next save makes it again.
+        let _ = self.dir.remove_dir(name);
+    }
+
+    /// Makes what was created, moved and removed in the directory durable.
+    pub(super) fn sync(&self) -> Result<(), DocumentError> {
+        sync_dir(&self.dir).map_err(|error| self.to_error("", error))
     }
 
     /// Returns the thread's id, in the case of its record.
@@ -227,8 +282,8 @@ impl FileReplacement {
         let (place, name) = (Arc::clone(&self.place), self.name.as_str());
         let failed = |error| place.to_error(name, error);
         self.file.sync_all().map_err(failed)?;
-        place.check_file(name)?;
-        let renamed = place.dir.rename(&self.temporary, &place.dir, name);
+        place.check_file(&name)?;
+        let renamed = place.dir.rename(&self.temporary, &place.dir, &name);
         renamed.map_err(failed)?;
         self.committed = true;
         sync_dir(&place.dir).map_err(failed)

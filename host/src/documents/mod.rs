@@ -6,9 +6,11 @@
 //! far a document reaches: each document shows that itself. The file's end is compared with the
 //! records before anything is appended; an edit in the middle is found only by `check`.
 //!
-//! `state.json` and its copies are not written here yet. The component alone decides the content of
-//! a document.
+//! `state.json` and its copies are made on other occasions: [`checkpoints`]. The component alone
+//! decides the content of a document.
 
+mod background_queue;
+pub mod checkpoints;
 mod blob_files;
 mod files;
 mod tail;
@@ -16,18 +18,22 @@ mod transcript;
 mod usage;
 mod writer;
 
+pub use background_queue::FlushReport;
 pub use usage::{USAGE_FILE, UsageLog, usage_log_bytes};
-pub use writer::{DocumentWriter, FlushReport};
+pub use writer::DocumentWriter;
 
 use crate::authority::AuthorityError;
 use crate::error::CallError;
+use crate::library::LibraryError;
 use crate::tenant::{PAGE_THREADS_MAX, Tenant};
 use crate::thread_path::ThreadPath;
 use crate::wit::{self, Instant, registry, transcript::Piece};
 use cap_std::fs::Dir;
+use checkpoints::CheckpointSettings;
 use files::{DocumentDirectory, FileReplacement, MissingDirectory};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use threadkeep_units::time::rfc3339_seconds;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use transcript::Transcript;
@@ -142,6 +148,9 @@ pub enum DocumentError {
     /// A directory or file cannot be used: a link, not a regular file, a full disk.
     #[error("a document cannot be had: {0}")]
     Authority(#[from] AuthorityError),
+    /// The tenant's settings of checkpoints are not valid, or cannot be read.
+    #[error("checkpoints are not saved: {0}")]
+    Settings(LibraryError),
     /// The id cannot be a path inside `.ai/threads`.
     #[error("{0:?} cannot be the directory of a thread in .ai/threads")]
     Id(String),
@@ -188,6 +197,28 @@ impl ThreadDocuments {
                 permits: Semaphore::new(CONCURRENT_MAX),
             }),
         }
+    }
+
+    /// The tenant whose threads they are of.
+    fn tenant(&self) -> &Tenant {
+        &self.inner.tenant
+    }
+
+    /// Reads the tenant's settings of checkpoints from its library, which may block.
+    ///
+    /// # Errors
+    /// If they are not valid, or cannot be read.
+    pub fn checkpoint_settings(&self) -> Result<CheckpointSettings, LibraryError> {
+        CheckpointSettings::load(&*self.inner.tenant.context().library)
+    }
+
+    /// The time by the tenant's clock.
+    fn now(&self) -> SystemTime {
+        let now = self.inner.tenant.context().clock.now();
+        let since = Duration::new(u64::try_from(now.seconds).unwrap_or(0), now.nanos);
+        SystemTime::UNIX_EPOCH
+            .checked_add(since)
+            .unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     /// Brings the documents of a thread up to its head. Each document is written even if another
@@ -248,13 +279,14 @@ impl ThreadDocuments {
     pub async fn check(&self, thread: &str) -> Result<DocumentStates, DocumentError> {
         let _turn = self.acquire_permit(thread).await;
         let opened = self.open_directory(thread, MissingDirectory::Leave).await?;
-        let Some((place, path)) = opened else {
+        let Some((place, thread)) = opened else {
             return Ok(DocumentStates {
                 thread: DocumentState::Missing,
                 jsonl: DocumentState::Missing,
                 markdown: DocumentState::Missing,
             });
         };
+        let path = ThreadPath::of(&thread);
         let record = self.render_thread(&place).await?;
         let tenant = &self.inner.tenant;
         let jsonl = Transcript::new_jsonl(tenant, &place, &path).await?;
@@ -277,7 +309,8 @@ impl ThreadDocuments {
     ) -> Result<RefreshReport, DocumentError> {
         let _turn = self.acquire_permit(thread).await;
         let opened = self.open_directory(thread, MissingDirectory::Make).await?;
-        let (place, path) = opened.ok_or(DocumentError::Abandoned)?;
+        let (place, thread) = opened.ok_or(DocumentError::Abandoned)?;
+        let path = ThreadPath::of(&thread);
         let record = self.render_thread(&place).await?;
         let (version, mut rebuilt) = (record.version, Vec::new());
         let there = Arc::clone(&place);
@@ -307,15 +340,15 @@ impl ThreadDocuments {
         (turn, self.inner.permits.acquire().await.ok())
     }
 
-    /// Opens the directory of a thread, under its id in the case of its record; returns its path,
+    /// Opens the directory of a thread, under its id in the case of its record; returns the thread,
     /// too.
     async fn open_directory(
         &self,
         thread: &str,
         absent: MissingDirectory,
-    ) -> Result<Option<(Arc<DocumentDirectory>, ThreadPath)>, DocumentError> {
+    ) -> Result<Option<(Arc<DocumentDirectory>, wit::Thread)>, DocumentError> {
         let record = self.inner.tenant.get(thread).await?;
-        let (path, id) = (ThreadPath::of(&record), record.id);
+        let id = record.id.clone();
         if !id.eq_ignore_ascii_case(thread) {
             return Err(DocumentError::Component(
                 "it names another thread than it was asked for",
@@ -324,7 +357,7 @@ impl ThreadDocuments {
         let inner = Arc::clone(&self.inner);
         let place =
             run_blocking(move || DocumentDirectory::open(&inner.threads, &id, absent)).await?;
-        Ok(place.map(|place| (Arc::new(place), path)))
+        Ok(place.map(|place| (Arc::new(place), record)))
     }
 
     /// Reads the content of `thread.json`. Called while the directory is locked, so that no older

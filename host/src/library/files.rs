@@ -86,15 +86,10 @@ impl FilesLibrary {
         &self.policy
     }
 
-    /// Returns the settings file of the tenant that the guest of this version does not read, if it
-    /// is there and not empty. A caller who runs a thread must say that it would have no effect.
-    pub fn find_unread_settings(&self) -> Result<Option<String>, LibraryError> {
-        Ok(match self.read_config(STATE_FILE)? {
-            Some(Value::Object(keys)) if !keys.is_empty() => {
-                Some(format!(".ai/config/{STATE_FILE}"))
-            }
-            Some(_) | None => None,
-        })
+    /// Returns the file that holds the settings of checkpoints on disk, if there is one.
+    pub fn find_persistence_file(&self) -> Result<Option<String>, LibraryError> {
+        let text = self.config(STATE_FILE)?;
+        Ok(text.map(|_| format!(".ai/config/{STATE_FILE}")))
     }
 
     /// Returns the file that holds the settings of coordination, if there is one.

@@ -129,7 +129,10 @@ fn an_unreadable_base_is_told_by_whoever_reads_along_it() {
         for answer in [
             world.service.entries(LINK, 0, None, 500).map(drop),
             world.service.messages(LINK, 0, None).map(drop),
-            world.service.render(LINK, "markdown", None, 0).map(drop),
+            world
+                .service
+                .render(LINK, "markdown", None, 0, None)
+                .map(drop),
         ] {
             let error = answer.expect_err("a part of its base is unreadable");
             assert!(error.is_damage(), "{error:?}");

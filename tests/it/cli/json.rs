@@ -233,6 +233,7 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
     let list = project.json(&["list"]);
     let recovered = project.json(&["recover"]);
     let repaired = project.json(&["repair"]);
+    let (pruned, imported) = state_file_documents(project);
     let clean = project.json(&["audit"]);
     let well = project.json(&["doctor"]);
     let probed = project.json(&["doctor", "--probe", "local"]);
@@ -263,12 +264,23 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
         ("kill", vec![killed_above]),
         ("tree", vec![tree]),
         ("repair", vec![repaired]),
+        ("prune", vec![pruned]),
+        ("import", vec![imported]),
         ("audit", vec![clean, unclean]),
         ("doctor", vec![well, ill]),
         ("doctor --probe", vec![probed]),
         ("demo", vec![CliProject::empty().json(&["demo"])]),
         ("completions", vec![project.json(&["completions", "bash"])]),
     ]
+}
+
+/// Documents about checkpoints: of a pruning that finds something, and of an import.
+fn state_file_documents(project: &CliProject) -> (Value, Value) {
+    project.write(".ai/threads/again/state.json.new", "");
+    let pruned = project.json(&["prune"]);
+    let file = project.path().join(".ai/threads/again/state.json");
+    let imported = project.json(&["import", "--state", &file.display().to_string()]);
+    (pruned, imported)
 }
 
 /// A script whose parent waits for a child, which answers after ten minutes.

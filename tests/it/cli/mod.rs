@@ -24,6 +24,7 @@ mod recover_and_repair;
 mod refusals;
 #[cfg(unix)]
 mod resumes;
+mod state_files;
 mod states;
 mod tree_command;
 #[cfg(unix)]

@@ -351,31 +351,6 @@ fn a_thread_whose_provider_is_gone_is_not_resumed() {
     assert_eq!(project.json(&["show", "t"]), before, "nothing was written");
 }
 
-/// A setting that no code reads yet would be an empty promise, so it is refused.
-#[test]
-fn unread_settings_are_refused() {
-    let project = CliProject::new();
-    let run: &[&str] = &["run", "describe", "--input", "file=x", "--id", "none"];
-    let path = ".ai/config/state_persistence.yaml";
-    for (text, words) in [
-        ("a: 1\n", [path, "not read by this version yet"]),
-        ("a: [\n", [path, "invalid"]),
-    ] {
-        project.write(path, text);
-        check(&project, &[(run, 1, &words)]);
-        let found = project.json(&["doctor"]);
-        assert_eq!(
-            (&found["works"], &found["exit"]),
-            (&false.into(), &1.into())
-        );
-        let missing = found["missing"].to_string();
-        assert!(missing.contains(path), "{missing}");
-    }
-    project.write(path, "# nothing\n");
-    assert_eq!(project.json(&["doctor"])["exit"], 0, "it is empty");
-    assert_eq!(project.threads(), 0, "nothing was created");
-}
-
 #[test]
 fn raises_that_lift_nothing() {
     let project = CliProject::new();

@@ -3,6 +3,7 @@
 use cap_std::fs::Dir;
 use std::sync::{Arc, OnceLock};
 use threadkeep::authority::ProjectDir;
+use threadkeep::documents::checkpoints::STATE_FILE;
 use threadkeep::documents::{Document, DocumentState, DocumentStates, ThreadDocuments};
 use threadkeep::driver::{CommitObserver, Driver, EndedRun, EventSink, StopReceiver};
 use threadkeep::engine::Engine;
@@ -44,6 +45,11 @@ pub struct DocumentsFixture {
 
 impl DocumentsFixture {
     pub fn new() -> Self {
+        Self::with_files(&[])
+    }
+
+    /// The same project, with these files in the place of its own.
+    pub fn with_files(files: &[(&str, &str)]) -> Self {
         let temporary = tempfile::tempdir().unwrap();
         let root = Dir::open_ambient_dir(temporary.path(), cap_std::ambient_authority()).unwrap();
         root.create_dir_all("project/.ai/config").unwrap();
@@ -52,6 +58,10 @@ impl DocumentsFixture {
             .unwrap();
         dir.write(".ai/script.json", SCRIPT).unwrap();
         dir.write("notes.txt", NOTES).unwrap();
+        dir.create_dir(".ai/directives").unwrap();
+        for (path, text) in files {
+            dir.write(path, text).unwrap();
+        }
         let options = ProjectOptions {
             store: Some(Arc::new(MemoryStore::new())),
             ..ProjectOptions::new(Policy::preset(PolicyPreset::Local))
@@ -142,7 +152,10 @@ impl DocumentsFixture {
         let states = self.documents.check(thread).await.unwrap();
         assert_eq!(states, all(DocumentState::Current), "{thread}");
         let files = self.thread_dir(thread).entries().unwrap();
-        let files = files.filter(|entry| entry.as_ref().unwrap().file_type().unwrap().is_file());
+        let files = files.map(|entry| entry.unwrap());
+        let files = files.filter(|entry| entry.file_type().unwrap().is_file());
+        // A checkpoint is saved on other occasions.
+        let files = files.filter(|entry| entry.file_name() != STATE_FILE);
         assert_eq!(files.count(), ALL.len(), "no temporary file is left");
     }
 

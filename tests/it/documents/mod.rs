@@ -1,5 +1,7 @@
 //! Documents against their records: equal byte for byte, whatever sequence of writes produced them.
 
+mod checkpoint_saves;
+mod checkpoint_settings;
 mod confinement;
 mod damaged_documents;
 mod fixture;

@@ -41,15 +41,14 @@ fn newest(world: &RunnerFixture, thread: &str) -> u64 {
 }
 
 fn render_whole(world: &RunnerFixture, thread: &str, what: &str) -> String {
-    let (mut text, mut after) = (String::new(), 0);
-    loop {
-        let piece = world.service.render(thread, what, None, after).unwrap();
+    let (mut text, mut next) = (String::new(), Some(None));
+    while let Some(cursor) = next {
+        let piece = world.service.render(thread, what, None, 0, cursor);
+        let piece = piece.unwrap();
         text.push_str(&piece.text);
-        match piece.cursor {
-            Some(cursor) => after = cursor,
-            None => return text,
-        }
+        next = piece.cursor.map(Some);
     }
+    text
 }
 
 fn read_messages(world: &RunnerFixture, thread: &str) -> Vec<String> {

@@ -490,8 +490,13 @@ fn documents_of_both_links_tell_the_hand_off() {
         let mut world = chain_of_two(Arc::new(MemoryStore::new()), directive, 1);
         world.start(LINK, Some("and now?")).unwrap();
         world.submit(LINK, says("more")).unwrap();
-        let render =
-            |thread: &str, what: &str| world.service.render(thread, what, None, 0).unwrap().text;
+        let render = |thread: &str, what: &str| {
+            world
+                .service
+                .render(thread, what, None, 0, None)
+                .unwrap()
+                .text
+        };
         for thread in [ROOT, LINK] {
             let (text, lines) = (render(thread, "markdown"), render(thread, "jsonl"));
             assert!(text.contains(note), "{thread}: {text}");

@@ -387,7 +387,7 @@ fn other_calls_that_are_refused_change_nothing() {
         ),
         (
             "an unknown document",
-            service.render(&done, "markdwon", None, 0).map(drop),
+            service.render(&done, "markdwon", None, 0, None).map(drop),
             "invalid",
         ),
         (

@@ -6,6 +6,7 @@ mod charges;
 mod chats;
 mod commit_reasons;
 pub mod external_loop;
+mod fail_signals;
 pub mod fixture;
 mod newer_formats;
 mod ports;

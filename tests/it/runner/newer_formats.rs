@@ -143,7 +143,10 @@ fn records_of_a_newer_format_are_read_and_never_written() {
         let read = world.service.load(&id).unwrap();
         assert_eq!(read.thread.value.id, id);
         assert_eq!(world.service.entries(&id, 0, None, 9).unwrap().1.len(), 1);
-        world.service.render(&id, "markdown", None, 0).unwrap();
+        world
+            .service
+            .render(&id, "markdown", None, 0, None)
+            .unwrap();
     }
 }
 

@@ -181,6 +181,24 @@ pub fn provider_messages_of(version: u64, events: &[Event]) -> Vec<String> {
     messages.iter().map(json::to_text).collect()
 }
 
+/// Returns the messages of an entry for a document: as a provider is sent them, but for a content
+/// of one text, which is a string.
+pub fn document_messages(entry: &Entry) -> Vec<String> {
+    let messages = build_messages(entry.version, &entry.events);
+    let texts = messages.iter().map(|message| {
+        let mut text = String::new();
+        let mut fields = ObjectWriter::new(&mut text);
+        fields.add("role", &message.role);
+        match &message.content[..] {
+            [ProviderBlock::Text { text }] => fields.add("content", *text),
+            blocks => fields.add("content", blocks),
+        };
+        fields.finish();
+        text
+    });
+    texts.collect()
+}
+
 /// A message as a provider is sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderText {

@@ -91,7 +91,7 @@ pub(super) fn complete_thread(change: &mut ThreadChange<'_>, result: Option<Stri
     record_end(change, ThreadStatus::Completed);
 }
 
-/// Ends the thread by an error of an external loop. `result` is JSON.
+/// Ends the thread by an error of its host. `result` is JSON.
 pub(super) fn fail_thread(change: &mut ThreadChange<'_>, cause: StatusCause, result: String) {
     push_error_message(change, &cause);
     release_lease(change, ThreadStatus::Error);
@@ -140,14 +140,32 @@ pub(super) fn end_thread_now(
     round: Option<&Entry>,
     by: EndIntent,
 ) -> Result<CommitPlan, Error> {
-    change.head.token += 1;
-    count_time(&mut change);
-    settle_attempt(&mut change, None, true, "");
-    let events = round.map(|entry| entry.events.as_slice());
-    let name = |index| tool_name_of(events, index);
-    interrupt_calls(&mut change, |_| true, &name);
+    abandon_step(&mut change, round);
     terminate(&mut change, by);
     change.into_plan(CommitReason::Cancelled)
+}
+
+/// Ends the thread by an error in this commit, whoever holds it. Its children go on. `result` is
+/// JSON.
+pub(super) fn fail_thread_now(
+    mut change: ThreadChange<'_>,
+    round: Option<&Entry>,
+    (cause, result): (StatusCause, String),
+) -> Result<CommitPlan, Error> {
+    abandon_step(&mut change, round);
+    take_mail(&mut change);
+    fail_thread(&mut change, cause, result);
+    change.into_plan(CommitReason::Error)
+}
+
+/// Fences the holder, charges the attempt under way and gives open calls their results.
+fn abandon_step(change: &mut ThreadChange<'_>, round: Option<&Entry>) {
+    change.head.token += 1;
+    count_time(change);
+    settle_attempt(change, None, true, "");
+    let events = round.map(|entry| entry.events.as_slice());
+    let name = |index| tool_name_of(events, index);
+    interrupt_calls(change, |_| true, &name);
 }
 
 /// Requests that the thread ends once its step is done: its account admits nothing more, and its

@@ -93,7 +93,8 @@ impl LoopEnding {
                 Err(Error::invalid("result", &text, "must be none: it goes on"))
             }
             ("completed", result) => Ok(Self::Completed(result)),
-            ("error", result) => parse_failure(result.unwrap_or_default()),
+            ("error", result) => parse_failure("result", result.unwrap_or_default())
+                .map(|(text, failure)| Self::Failed(text, failure)),
             _ => {
                 let names = ["idle", "completed", "error"];
                 let problem = "is not how an external loop ends: idle, completed or error";
@@ -128,8 +129,13 @@ fn check_result(text: &str) -> Result<(), Error> {
     }
 }
 
-fn parse_failure(text: String) -> Result<LoopEnding, Error> {
-    let wrong = |problem: &str| Err(Error::invalid("result", &text, problem));
+/// Reads the error with which a host ends a thread; `field` names it in refusals. Returns its text,
+/// too.
+///
+/// # Errors
+/// [`Error::Invalid`].
+pub fn parse_failure(field: &str, text: String) -> Result<(String, LoopFailure), Error> {
+    let wrong = |problem: &str| Err(Error::invalid(field, &text, problem));
     let Ok(failed) = json::read::<LoopFailure>(&text) else {
         return wrong("of an error must be {\"code\", \"message\"}");
     };
@@ -141,7 +147,7 @@ fn parse_failure(text: String) -> Result<LoopEnding, Error> {
     if failed.message.len() > MESSAGE_BYTES_MAX {
         return wrong("has a message of more than 1000 bytes");
     }
-    Ok(LoopEnding::Failed(text, failed))
+    Ok((text, failed))
 }
 
 /// Ends an external loop. `round` is the entry that holds the open calls, `newest` the newest entry

@@ -55,7 +55,7 @@ pub use children::{
 pub use claim::{HolderProof, KeptPartial, claim, recover};
 pub use consent::decision_key;
 pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
-pub use external_loop::{LoopEnding, LoopFailure, close, open};
+pub use external_loop::{LoopEnding, LoopFailure, close, open, parse_failure};
 pub use fork::{FORKED, ForkPoint, ForkRequest, fork};
 pub use hand_off_plan::{hand_off_plan, hand_off_plan_needs};
 pub use handing_off::HAND_OFFS_MAX;
@@ -64,7 +64,7 @@ pub use reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
 pub use result_blocks::{ResultContent, parse_result_content};
 pub use resume::{ResumeRequest, check_may_be_resumed, resume};
 pub use round::{ToolOutcome, ToolState};
-pub use signal::{CapRaise, Signal, signal};
+pub use signal::{CapRaise, HostFailure, Signal, signal};
 pub use start::{
     StartRequest, check_handed_off_start, is_repeated_start, is_start_refused, parse_about, start,
 };

@@ -1,12 +1,13 @@
-//! Signals: messages, cancel, kill, raised caps, decisions. While a thread is held they change its
-//! head alone and take effect at its next commit; a kill fences the holder at once.
+//! Signals: messages, cancel, kill, fail, raised caps, decisions. While a thread is held they change
+//! its head alone and take effect at its next commit; a kill or a fail fences the holder at once.
 
 use super::CommitDecision;
 use super::call_decision::CallDecision;
 use super::checks::{begin_chat_run, refused_error};
 use super::children::{drop_resumption, pass_to_children};
 use super::consent::{repeat_decision, take_decision};
-use super::ending::{end_thread_now, request_cancel};
+use super::ending::{end_thread_now, fail_thread_now, request_cancel};
+use super::external_loop::LoopFailure;
 use super::mail::{push_inbox_message, take_mail};
 use super::message_ids::remember_message;
 use crate::error::Error;
@@ -38,6 +39,17 @@ pub enum Signal {
     Raise(CapRaise),
     /// Decides about a call that needs consent.
     Decision(CallDecision),
+    /// Ends the thread now, by an error of its host.
+    Fail(HostFailure),
+}
+
+/// An error of the host that ends a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFailure {
+    /// The error.
+    pub failure: LoopFailure,
+    /// Its JSON text, which becomes the result of the thread.
+    pub text: String,
 }
 
 /// Caps to be lifted.
@@ -55,7 +67,7 @@ impl Signal {
         match self {
             Self::Cancel => Some(EndIntent::Cancel),
             Self::Kill => Some(EndIntent::Kill),
-            Self::Message(_) | Self::Raise(_) | Self::Decision(_) => None,
+            Self::Message(_) | Self::Raise(_) | Self::Decision(_) | Self::Fail(_) => None,
         }
     }
 
@@ -70,6 +82,7 @@ impl Signal {
             }
             Self::Raise(raise) => sha256(&["raise", &json::to_text(&raise.caps)]),
             Self::Decision(decision) => decision.digest(),
+            Self::Fail(failed) => sha256(&["fail", &failed.text]),
         }
     }
 }
@@ -129,6 +142,13 @@ pub fn signal(
         }
         Signal::Cancel => end_thread_now(change, round, EndIntent::Cancel)?,
         Signal::Kill => end_thread_now(change, round, EndIntent::Kill)?,
+        Signal::Fail(_) if matches!(head.status, ThreadStatus::Created | ThreadStatus::Idle) => {
+            return Err(refused_error(loaded, "it has no run that could fail"));
+        }
+        Signal::Fail(HostFailure { failure, text }) => {
+            let cause = StatusCause::new("error", &failure.code, failure.message);
+            fail_thread_now(change, round, (cause, text))?
+        }
         Signal::Raise(asked) => {
             raise_caps(&mut change, asked)?;
             if held {

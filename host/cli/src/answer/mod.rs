@@ -12,6 +12,7 @@ mod rows;
 mod run;
 mod signal;
 mod state;
+mod state_files;
 mod thread;
 mod upkeep;
 
@@ -34,6 +35,7 @@ pub use run::{
 };
 pub use signal::SignalAnswer;
 pub use state::StateAnswer;
+pub use state_files::{ImportAnswer, PruneAnswer, PrunedRow};
 pub use thread::{
     EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, StateView, ThreadAnswer,
     ThreadRow, ThreadView, UnreadableRow, thread_or_unnamed,

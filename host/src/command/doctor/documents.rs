@@ -11,7 +11,7 @@ use threadkeep::authority::AuthorityError;
 use threadkeep::documents::{DocumentError, DocumentState, ThreadDocuments};
 use threadkeep::storage::StorageBackend;
 use threadkeep::tenant::Tenant;
-use threadkeep::wit::registry::Filter;
+use threadkeep::wit::registry::{Filter, Row};
 use threadkeep_cli::answer::{DoctorSection, ItemState};
 
 /// Newest threads whose documents are compared. A comparison reads the documents whole.
@@ -31,7 +31,11 @@ pub async fn check_documents(
         let documents = ThreadDocuments::new(tenant.clone(), threads);
         let (mut current, mut unread, mut problems) = (0_u64, 0_u64, Vec::new());
         for thread in &page.threads {
-            match compare_documents(&documents, &thread.id).await {
+            let compared = match compare_documents(&documents, &thread.id).await {
+                Ok(()) => check_saved_version(tenant, &documents, thread).await,
+                compared => compared,
+            };
+            match compared {
                 Ok(()) => current += 1,
                 // The process that runs it brings them up to date.
                 Err(_) if thread.status == "running" => current += 1,
@@ -118,6 +122,35 @@ enum DocumentProblem {
     Documents(String),
     /// The reason why nothing can be made from the records.
     Records(String),
+}
+
+/// Checks that a thread which waits for a person can be gone on with from its `state.json`: a save
+/// that failed is found by it.
+async fn check_saved_version(
+    tenant: &Tenant,
+    documents: &ThreadDocuments,
+    row: &Row,
+) -> Result<(), DocumentProblem> {
+    if row.status != "suspended" {
+        return Ok(());
+    }
+    // What cannot be read was compared before.
+    let Ok(thread) = tenant.get(&row.id).await else {
+        return Ok(());
+    };
+    let problem = match documents.saved_version(&row.id).await {
+        Ok(Some(version)) if version >= thread.version => return Ok(()),
+        Ok(Some(version)) => format!(
+            "its state.json is of version {version}, and it was suspended at version {}",
+            thread.version
+        ),
+        Ok(None) => "it is suspended, and its state.json was not saved".to_owned(),
+        Err(error) => format!(
+            "its state.json cannot be read: {}",
+            fault::with_source(&error)
+        ),
+    };
+    Err(DocumentProblem::Documents(problem))
 }
 
 async fn compare_documents(

@@ -12,7 +12,7 @@ use threadkeep::library::models::{
 use threadkeep::library::{LibraryError, TenantLibrary};
 use threadkeep::models::scripted::ScriptedProvider;
 use threadkeep::policy::matches_pattern;
-use threadkeep::project::{SettingsError, check_provider};
+use threadkeep::project::check_provider;
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::ToolSet;
 use threadkeep::wit;
@@ -152,37 +152,6 @@ fn find_unmatched_capabilities(
         .into_iter()
         .filter(|capability| !grants(capability))
         .collect()
-}
-
-/// Adds the settings file that this version does not read. Returns false if it prevents every run.
-pub fn check_settings(
-    project: &ExaminedProject,
-    section: &mut DoctorSection,
-    findings: &mut DoctorFindings,
-) -> bool {
-    let mut good = true;
-    let name = "state_persistence";
-    match project.library.document("settings", name) {
-        Ok(None) => section.add_ok(name, "not set"),
-        Ok(Some(_)) => section.add_ok(name, "set"),
-        Err(error) => {
-            section.add_item(ItemState::Bad, name, error.to_string(), None);
-            let problem = format!("the settings {name} cannot be read");
-            findings.add_problem(problem, error.to_string());
-            good = false;
-        }
-    }
-    // A directory that cannot be read was reported above.
-    if let Some(place) = project.library.find_unread_settings().unwrap_or_default() {
-        let error = SettingsError::Unread { place };
-        section.add_item(ItemState::Bad, "settings", error.to_string(), None);
-        findings.add_problem(
-            error.to_string(),
-            "move it away or empty it: no run begins beside it",
-        );
-        good = false;
-    }
-    good
 }
 
 /// The providers of the model table and which of them work.

@@ -8,6 +8,7 @@ mod coordination;
 mod documents;
 mod engine;
 mod library;
+mod persistence;
 mod policy;
 mod probe;
 mod store;
@@ -104,11 +105,11 @@ async fn examine(session: &CommandSession, findings: &mut DoctorFindings) -> Run
     let library: Arc<FilesLibrary> = Arc::clone(&project.library);
     let tried = new_tenant(&engine, library, Arc::new(MemoryStore::new()));
     let directives = library::check_directives(&project, &tried, &mut section, findings).await;
-    let settings = library::check_settings(&project, &mut section, findings);
     findings.sections.push(section);
     let providers = library::check_models(session, &project, findings);
     let coordinated =
         coordination::check_coordination(&project, &tried, &providers, findings).await;
+    let persisted = persistence::check_persistence(&project, findings);
     let runnable = directives
         .iter()
         .any(|directive| providers.can_answer(&directive.model));
@@ -121,7 +122,7 @@ async fn examine(session: &CommandSession, findings: &mut DoctorFindings) -> Run
     let stored = store::check_store(session, &engine, &project, findings).await;
     let model = check_limits(&engine, &project.library.policy().name, &tried, findings).await;
     list_tools(&project, findings);
-    let own_loops = project.ai.is_some() && stored && settings && coordinated && counted;
+    let own_loops = project.ai.is_some() && stored && persisted && coordinated && counted;
     RunnableKinds {
         directives: own_loops && runnable,
         chats: own_loops && model.is_some_and(|model| providers.can_answer(&model)),

@@ -1,0 +1,171 @@
+//! `import`: makes a thread from a `state.json`.
+
+use super::external_loop::deadline_after;
+use super::session::{CommandProject, CommandSession};
+use super::{fault, run, view};
+use std::path::Path;
+use std::time::Duration;
+use threadkeep::authority;
+use threadkeep::documents::checkpoints::{STATE_BYTES_MAX, StateFile, StateFileError};
+use threadkeep::library::TenantLibrary;
+use threadkeep::wit::registry::Draft;
+use threadkeep_cli::answer::ImportAnswer;
+use threadkeep_cli::args;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::money;
+use threadkeep_cli::screen::OutputScreen;
+
+/// Time for which the new thread is held while its history is appended.
+const LEASE_TIME: Duration = Duration::from_secs(600);
+
+/// Makes a thread whose history has the messages of the file. The file is checked as a whole before
+/// anything is created.
+pub async fn import(
+    session: &CommandSession,
+    asked: args::ImportArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let file = read_state_file(&asked.state)?;
+    let directive = {
+        let rehearsal = session.open_rehearsal()?;
+        find_directive(&rehearsal, &file)?
+    };
+    let history = file.to_history(directive.is_some());
+    let history = history.map_err(|error| from_state_file(&asked.state, &error))?;
+    let draft = new_draft(&file, directive, asked)?;
+    run::rehearse(session, &draft, false).await?;
+    // In memory first: a history that the component refuses makes no thread.
+    let rehearsal = session.open_rehearsal()?;
+    let tried = run::create_thread(&rehearsal, draft.clone()).await?;
+    append_history(&rehearsal, &tried, history.batches.clone()).await?;
+    let opened = session.open_or_create()?;
+    let thread = run::create_thread(&opened, draft).await?;
+    let done = append_history(&opened, &thread, history.batches).await;
+    opened.refresh_documents(&thread, screen).await;
+    done.map_err(|fault| run::with_created_hint(&opened, fault, &thread))?;
+    let made = opened.tenant().get(&thread).await;
+    let made = made.map_err(|error| fault::from_thread_call(&opened, &thread, &error))?;
+    Ok(screen.print_answer(&ImportAnswer {
+        imported_from: file.thread_id().to_owned(),
+        status_then: file.status().map(str::to_owned),
+        messages: file.message_count() as u64,
+        thread: view::thread(&made),
+        exit: CommandExit::Done,
+    }))
+}
+
+fn read_state_file(path: &Path) -> Result<StateFile, CommandFault> {
+    let bytes = authority::read_ambient(path, STATE_BYTES_MAX);
+    let bytes = bytes.map_err(|error| fault::from_authority(&error))?;
+    let dir = authority::open_parent_ambient(path);
+    let dir = dir.map_err(|error| fault::from_authority(&error))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    StateFile::from_bytes(&bytes, &name, &dir).map_err(|error| from_state_file(path, &error))
+}
+
+fn from_state_file(path: &Path, error: &StateFileError) -> CommandFault {
+    let code = match error {
+        StateFileError::Authority(error) => return fault::from_authority(error),
+        StateFileError::Torn(_) => "torn-state",
+        StateFileError::Newer(_) => "newer-state",
+        StateFileError::Edited => "edited-state",
+        _ => "invalid",
+    };
+    let fault = CommandFault::new(code, format!("{}: {error}", path.display()));
+    match error {
+        StateFileError::Edited => {
+            fault.with_hint("to import it as it is now, remove the field messages_hash from it")
+        }
+        StateFileError::Newer(_) => fault.with_hint("import it with a newer threadkeep"),
+        _ => fault.with_hint("docs/state.schema.json is the JSON Schema of such a file"),
+    }
+}
+
+/// Returns the directive of the file, if the project has it.
+fn find_directive(
+    opened: &CommandProject,
+    file: &StateFile,
+) -> Result<Option<String>, CommandFault> {
+    let Some(name) = file.directive() else {
+        return Ok(None);
+    };
+    // A name that no directive can have is one that the project does not have.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-/".contains(&byte);
+    if name.is_empty() || !name.bytes().all(plain) {
+        return Ok(None);
+    }
+    let found = opened.project().library().document("directive", name);
+    let found = found.map_err(|error| fault::from_settings(&error.into()))?;
+    Ok(found.map(|_| name.to_owned()))
+}
+
+/// Builds the draft of the new thread: caps are those of the file where the command names none.
+fn new_draft(
+    file: &StateFile,
+    directive: Option<String>,
+    asked: args::ImportArgs,
+) -> Result<Draft, CommandFault> {
+    let mut new = asked.thread;
+    let caps = &mut new.caps;
+    let count = |name| file.cap(name).and_then(|cap| u32::try_from(cap).ok());
+    caps.turns = caps.turns.or_else(|| count("turns"));
+    caps.tokens = caps.tokens.or_else(|| file.cap("tokens"));
+    caps.spawns = caps.spawns.or_else(|| count("spawns"));
+    caps.depth = caps.depth.or_else(|| count("depth"));
+    if let (None, Some(text)) = (caps.spend, file.decimal_cap("spend")) {
+        let spend = money::parse(&text).map_err(|problem| {
+            CommandFault::new("invalid", format!("limits.spend is {text}: {problem}"))
+        })?;
+        caps.spend = Some(spend);
+    }
+    if let (None, Some(text)) = (caps.duration, file.decimal_cap("duration_seconds")) {
+        let seconds = text
+            .parse()
+            .ok()
+            .and_then(|s| Duration::try_from_secs_f64(s).ok());
+        caps.duration = seconds;
+    }
+    let capabilities = match (&directive, asked.capability.is_empty()) {
+        (Some(_), _) => Vec::new(),
+        (None, true) => file.capabilities(),
+        (None, false) => asked.capability,
+    };
+    let inputs = directive.as_ref().and_then(|_| file.inputs());
+    let inputs = inputs.unwrap_or_default();
+    Ok(run::new_draft(directive, inputs, capabilities, new))
+}
+
+/// Appends the history under a lease of this process, and leaves the thread idle.
+async fn append_history(
+    opened: &CommandProject,
+    thread: &str,
+    batches: Vec<Vec<String>>,
+) -> Result<(), CommandFault> {
+    let failed = |error| fault::from_thread_call(opened, thread, &error);
+    let tenant = opened.tenant();
+    let holder = format!("{}/1", super::signal::fresh_id());
+    let deadline = deadline_after(tenant, LEASE_TIME);
+    let held = tenant.open_thread(thread, &holder, deadline).await;
+    let held = held.map_err(failed)?;
+    let mut version = held.version;
+    for events in batches {
+        let appended = tenant
+            .append(thread, Some(held.token), version, events)
+            .await;
+        match appended {
+            Ok(written) => version = written.version,
+            Err(error) => {
+                // Nobody is to wait for the end of the lease. The first error is the one to tell.
+                let why = serde_json::json!({
+                    "code": "import_failed",
+                    "message": "its history could not be imported as a whole",
+                });
+                let why = Some(why.to_string());
+                let _ = tenant.close_thread(thread, held.token, "error", why).await;
+                return Err(failed(error));
+            }
+        }
+    }
+    let closed = tenant.close_thread(thread, held.token, "idle", None).await;
+    closed.map(drop).map_err(failed)
+}

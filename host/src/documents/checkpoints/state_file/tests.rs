@@ -1,0 +1,114 @@
+//! Files become histories, or are refused by name.
+
+use super::*;
+
+fn document() -> Value {
+    json!({
+        "thread_id": "a", "directive": null, "version": "1.1.0", "saved_at": "now",
+        "limits": {"spend": 0.045, "turns": 3, "duration_seconds": 1.5},
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Go"},
+            {"role": "assistant", "content": [
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "id": "call_3_1", "name": "read", "arguments": "{}"},
+            ]},
+            {"role": "tool", "content": [
+                {"type": "tool_result", "id": "call_3_1", "name": "read", "text": "x",
+                 "failed": true},
+            ]},
+        ],
+    })
+}
+
+#[test]
+fn history_has_the_messages_with_ids_of_its_own() {
+    let file = StateFile::parse(document()).unwrap();
+    let caps = (
+        file.cap("turns"),
+        file.decimal_cap("spend"),
+        file.decimal_cap("duration_seconds"),
+    );
+    assert_eq!(
+        caps,
+        (Some(3), Some("0.045".to_owned()), Some("1.5".to_owned()))
+    );
+    let kinds = |has_prompt| {
+        let history = file.to_history(has_prompt).unwrap();
+        let events = history.batches.concat();
+        let events: Vec<Value> = events
+            .iter()
+            .map(|text| serde_json::from_str(text).unwrap())
+            .collect();
+        events
+    };
+    let with_prompt = kinds(true);
+    let names: Vec<&str> = with_prompt
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["note", "message", "message", "tool_use", "tool_result"]
+    );
+    assert_eq!(with_prompt[3]["id"], with_prompt[4]["id"]);
+    assert_eq!(with_prompt[3]["id"], "imported_0");
+    let without = kinds(false);
+    assert!(
+        without[1]["content"]
+            .as_str()
+            .unwrap()
+            .ends_with("Be brief.")
+    );
+    assert_eq!(without.len(), with_prompt.len() + 1);
+}
+
+#[test]
+fn what_is_no_checkpoint_is_refused_by_name() {
+    let check = |change: &dyn Fn(&mut Value), expected: &str| {
+        let mut changed = document();
+        change(&mut changed);
+        let error = StateFile::parse(changed).and_then(|file| file.to_history(false).map(drop));
+        let error = error.expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}: {expected}");
+    };
+    check(&|d| d["version"] = json!("1.2.0"), "version 1.2.0");
+    check(&|d| d["version"] = json!(1), "version must be there");
+    check(&|d| d["thread_id"] = json!(null), "thread_id must be there");
+    check(&|d| d["directive"] = json!(7), "directive must be there");
+    check(
+        &|d| d["limits"]["turns"] = json!("3"),
+        "limits.turns must be a number",
+    );
+    check(
+        &|d| d["limits"]["turns"] = json!(-1),
+        "limits.turns must be a number",
+    );
+    check(&|d| d["cost"] = json!([]), "cost must be an object");
+    check(&|d| d["messages"] = json!("x"), "messages must be a list");
+    check(
+        &|d| d["messages"][1]["role"] = json!("robot"),
+        "messages[1].role",
+    );
+    check(
+        &|d| d["messages"][1]["content"] = json!(7),
+        "messages[1].content",
+    );
+    check(
+        &|d| d["messages"][3]["content"][0]["id"] = json!("x"),
+        "names no call",
+    );
+    check(
+        &|d| d["messages"][3]["content"] = json!("x"),
+        "blocks that name their calls",
+    );
+    check(
+        &|d| d["messages"][1]["content"] = json!([{"type": "image"}]),
+        "image of the role user is not imported",
+    );
+    check(
+        &|d| d["messages_hash"] = json!("0".repeat(64)),
+        "were edited",
+    );
+    check(&|d| *d = json!([]), "no JSON object");
+}

@@ -1,0 +1,165 @@
+//! The occasions on which `state.json` is saved, as the driver tells of them.
+
+use crate::driver::CommitNotice;
+use crate::wit;
+
+/// An occasion, as seed 002 names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaveTrigger {
+    /// A model call was handed out.
+    PreTurn,
+    /// A reply was recorded, or the failure of an attempt.
+    PostLlm,
+    /// Results of tools were recorded.
+    PostTools,
+    /// The thread is suspended.
+    OnSuspend,
+    /// The thread is suspended because of an error, or has ended by one.
+    OnError,
+    /// The thread was cancelled or killed.
+    OnCancel,
+}
+
+impl SaveTrigger {
+    /// Every trigger.
+    pub const ALL: [Self; 6] = [
+        Self::PreTurn,
+        Self::PostLlm,
+        Self::PostTools,
+        Self::OnSuspend,
+        Self::OnError,
+        Self::OnCancel,
+    ];
+
+    /// Returns its name in the settings.
+    pub fn name(self) -> &'static str {
+        threadkeep_units::persistence::TRIGGER_NAMES[self as usize]
+    }
+
+    /// Returns true if it cannot be disabled.
+    pub fn is_always(self) -> bool {
+        matches!(self, Self::OnSuspend | Self::OnError | Self::OnCancel)
+    }
+}
+
+/// A set of triggers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TriggerSet(u8);
+
+impl TriggerSet {
+    /// The set without a trigger.
+    pub const EMPTY: Self = Self(0);
+
+    /// Adds a trigger.
+    pub fn insert(&mut self, trigger: SaveTrigger) {
+        self.0 |= 1 << trigger as u8;
+    }
+
+    /// Returns true if the trigger is in the set.
+    pub fn contains(self, trigger: SaveTrigger) -> bool {
+        self.0 & (1 << trigger as u8) != 0
+    }
+
+    /// Returns the triggers of either set.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns true if a trigger is in both sets.
+    pub fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    fn of(triggers: &[SaveTrigger]) -> Self {
+        let mut set = Self::EMPTY;
+        triggers.iter().for_each(|trigger| set.insert(*trigger));
+        set
+    }
+}
+
+/// A commit, as an occasion to save.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaveOccasion {
+    /// The run goes on.
+    Step(TriggerSet),
+    /// The run has stopped or ended: only its status tells what triggers the save.
+    Stop,
+}
+
+impl SaveOccasion {
+    /// Returns the occasion of a commit. Without the reason of the commit, a step that hands out a
+    /// model call may have any of the triggers of a run that goes on.
+    pub fn of_commit(commit: &CommitNotice<'_>) -> Self {
+        use SaveTrigger::{PostLlm, PostTools, PreTurn};
+        let reason = match commit.reason {
+            Some("tool-results") => &[PostTools][..],
+            Some("assistant-turn" | "error") => &[PostLlm],
+            Some(_) => &[],
+            None => &[PostLlm, PostTools],
+        };
+        let reason = TriggerSet::of(reason);
+        Self::Step(match commit.step {
+            Some("call-llm") => reason.union(TriggerSet::of(&[PreTurn])),
+            Some("call-tools") => TriggerSet::of(&[PostLlm]),
+            Some("wait") => reason,
+            _ => return Self::Stop,
+        })
+    }
+}
+
+/// Returns the triggers of the save of a thread whose run has stopped or ended.
+pub fn triggers_of_stop(thread: &wit::Thread) -> TriggerSet {
+    let reason = thread.cause.as_ref().map(|cause| cause.reason.as_str());
+    let triggers: &[SaveTrigger] = match (thread.status.as_str(), reason) {
+        ("suspended", Some("error")) => &[SaveTrigger::OnSuspend, SaveTrigger::OnError],
+        ("suspended", _) => &[SaveTrigger::OnSuspend],
+        ("error", _) => &[SaveTrigger::OnError],
+        ("cancelled" | "killed", _) => &[SaveTrigger::OnCancel],
+        _ => &[],
+    };
+    TriggerSet::of(triggers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_have_the_triggers_that_seed_002_names() {
+        use SaveTrigger::{PostLlm, PostTools, PreTurn};
+        let cases: [(Option<&str>, Option<&str>, Option<&[SaveTrigger]>); 10] = [
+            (Some("call-llm"), Some("user-message"), Some(&[PreTurn])),
+            (
+                Some("call-llm"),
+                Some("tool-results"),
+                Some(&[PreTurn, PostTools]),
+            ),
+            (
+                Some("call-llm"),
+                Some("assistant-turn"),
+                Some(&[PreTurn, PostLlm]),
+            ),
+            (Some("call-llm"), None, Some(&[PreTurn, PostLlm, PostTools])),
+            (Some("call-tools"), Some("assistant-turn"), Some(&[PostLlm])),
+            (Some("call-tools"), None, Some(&[PostLlm])),
+            (Some("wait"), Some("error"), Some(&[PostLlm])),
+            (Some("wait"), Some("attempt"), Some(&[])),
+            (Some("finished"), Some("run-finished"), None),
+            (None, None, None),
+        ];
+        for (step, reason, expected) in cases {
+            let mut notice = CommitNotice::new("t");
+            (notice.step, notice.reason) = (step, reason);
+            let expected = match expected {
+                Some(triggers) => SaveOccasion::Step(TriggerSet::of(triggers)),
+                None => SaveOccasion::Stop,
+            };
+            assert_eq!(
+                SaveOccasion::of_commit(&notice),
+                expected,
+                "{step:?} {reason:?}"
+            );
+        }
+    }
+}
