@@ -415,8 +415,8 @@ impl TestWorld {
             patches: None,
             operations: None,
         });
-        let submission = submission(&driver, StepOutcome::ToolOutcomes(outcomes.collect()));
-        Some((thread, self.decide_submission(&loaded, submission, moment)))
+        let outcome = submission(&driver, StepOutcome::ToolOutcomes(outcomes.collect()));
+        Some((thread, self.decide_submission(&loaded, outcome, moment)))
     }
 
     fn claim(
