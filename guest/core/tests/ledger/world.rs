@@ -28,7 +28,6 @@ pub struct TestDriver {
     pub thread: String,
     pub token: u64,
     pub version: u64,
-    /// The last submission of the driver.
     pub last: Option<StepSubmission>,
 }
 
@@ -385,8 +384,8 @@ impl TestWorld {
             patches: None,
             operations: None,
         });
-        let submission = submission(&driver, StepOutcome::ToolOutcomes(outcomes.collect()));
-        Some((thread, self.decide_submission(&loaded, submission, moment)))
+        let outcome = submission(&driver, StepOutcome::ToolOutcomes(outcomes.collect()));
+        Some((thread, self.decide_submission(&loaded, outcome, moment)))
     }
 
     fn claim(
