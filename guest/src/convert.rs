@@ -38,8 +38,8 @@ use threadkeep_core::limits::{CAP_MAX, COUNT_CAP_MAX};
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{due_calls, is_revival};
 use threadkeep_core::runner::{
-    CallDecision, CapRaise, DecisionInputs, HolderProof, HostFailure, LlmCompletion, LlmFailure, ReplyBlock,
-    Signal, StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_failure,
+    CallDecision, CapRaise, DecisionInputs, HolderProof, HostFailure, LlmCompletion, LlmFailure,
+    ReplyBlock, Signal, StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_failure,
     parse_result_content,
 };
 use threadkeep_core::thread::{DUE_NEW, StepKind};

@@ -196,7 +196,7 @@ impl Error {
             // The message of a cause says what to do.
             Self::Exceeded(_) => "",
             Self::NewerFormat { .. } => "use the program that wrote it, or a newer one",
-            Self::BrokenChain { .. } | Self::Corrupt(_) => CORRUPT_ADVICE,
+            Self::BrokenChain { .. } | Self::Corrupt(_) | Self::StateNotLoaded => CORRUPT_ADVICE,
         };
         advice.to_owned()
     }

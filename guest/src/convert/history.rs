@@ -1,7 +1,6 @@
 //! Conversions between WIT and core for the interfaces `history` and `transcript`.
 
 use super::{exported, instant, thread, types};
-use crate::service::Error;
 use crate::service::decisions::ThreadDetails;
 use crate::service::history::{AppendOutcome, ChangeTexts, StoredEntry};
 use crate::service::transcript::DocumentPiece;

@@ -10,8 +10,8 @@
 //! decides the content of a document.
 
 mod background_queue;
-pub mod checkpoints;
 mod blob_files;
+pub mod checkpoints;
 mod files;
 mod tail;
 mod transcript;

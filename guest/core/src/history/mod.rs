@@ -28,8 +28,8 @@ pub use event::{
 };
 pub use message::{
     MESSAGE_BYTES_MAX, ProviderRole, ProviderText, call_id, closed_calls, cut_escaped,
-    document_messages, escaped_bytes, is_user_text, parse_call_id, parse_user, provider_messages, provider_messages_of,
-    provider_role, provider_texts_of,
+    document_messages, escaped_bytes, is_user_text, parse_call_id, parse_user, provider_messages,
+    provider_messages_of, provider_role, provider_texts_of,
 };
 pub use stored_blob::{
     BLOB_BYTES_MAX, BLOBS_MAX, BlobKind, BlobRecord, IMAGE_TYPES, MessageBlock, StoredBlob,

@@ -227,6 +227,7 @@ fn push_decided_result(
         failed: !answered,
         state,
         cost: NanoUsd::ZERO,
+        blocks: Vec::new(),
     }));
 }
 
@@ -378,6 +379,7 @@ fn perform_approved(
         failed,
         state,
         cost: NanoUsd::ZERO,
+        blocks: Vec::new(),
     }));
     Ok(())
 }

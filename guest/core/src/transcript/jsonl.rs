@@ -2,9 +2,7 @@
 //! line after it is one event.
 
 use crate::error::Error;
-use crate::history::{
-    ContextLimitReached, Entry, Event, Message, MessageRole, SuspendedEvent, call_id,
-};
+use crate::history::{ContextLimitReached, Entry, Event, Message, SuspendedEvent, call_id};
 use crate::json::{self, JsonNumber, JsonObject, JsonValue};
 use crate::money::NanoUsd;
 use crate::plan::LoadedThread;

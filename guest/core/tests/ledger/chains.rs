@@ -13,6 +13,7 @@ use threadkeep_core::plan::{DecisionContext, LoadedThread, StoredRecord, ThreadC
 use threadkeep_core::runner::{
     self, CommitDecision, DecisionInputs, ForkPoint, ForkRequest, ResumeRequest, StartRequest,
 };
+use threadkeep_core::state::StateDocument;
 use threadkeep_core::thread::{
     self, ChainPlace, HistoryPath, PathReplay, ResolvedDraft, SpawnParent, ThreadDraft,
     ThreadRecord, ThreadStatus, WindowCount,
@@ -96,11 +97,13 @@ impl TestWorld {
         let name = format!("fork-{}", moment.commit);
         let request = ForkRequest::parse((&thread, version), &name, None).expect("it is valid");
         let pinned = record.pin.is_some();
+        let state = StateDocument::empty();
         let point = ForkPoint {
             original: &original,
             version,
             base: &base,
             replay: &replay,
+            state: &state,
             pin: pinned.then_some((&self.pin, PIN_TEXT)),
         };
         let plan = runner::fork(&request, point, moment, moment.commit);
@@ -201,6 +204,7 @@ pub fn start_request(name: &str, inputs: DecisionInputs) -> StartRequest<'_> {
         key: name,
         about: None,
         inputs,
+        round: None,
     }
 }
 
