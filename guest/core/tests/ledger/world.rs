@@ -31,7 +31,6 @@ pub struct TestDriver {
     pub thread: String,
     pub token: u64,
     pub version: u64,
-    /// The last submission of the driver.
     pub last: Option<StepSubmission>,
 }
 
