@@ -7,9 +7,9 @@ pub const TOKEN_BYTES_MAX: u64 = 6;
 
 /// Estimated tokens of an image, whatever its size: the bytes say little of its width and height.
 /// Anthropic counts width times height over 750, at most about 1,600 for most models and 4,000 for
-/// the newest; OpenAI's tiles come to at most 1,445, and to 25,501 for `gpt-4o-mini`, which is still
-/// within [`TOKEN_BYTES_MAX`] times twice this, what is believed of a call. The provider's own
-/// count corrects the estimate with the first reply.
+/// the newest; OpenAI's tiles come to at most 1,445, and to 25,501 for `gpt-4o-mini`, which is
+/// still within [`TOKEN_BYTES_MAX`] times twice this, what is believed of a call. The provider's
+/// own count corrects the estimate with the first reply.
 pub const IMAGE_TOKENS: u64 = 2_200;
 
 /// Estimates the tokens of a text, rounded up. Four ASCII characters, two characters of other

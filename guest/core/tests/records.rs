@@ -237,7 +237,8 @@ const EVENTS: [&str; 21] = [
     concat!(
         r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":true,"#,
         r#""state":"interrupted","cost":0,"blocks":[{"type":"blob","blob":"ab","#,
-        r#""media":"text/plain","size":9},{"type":"image","blob":"cd","chain":"c","media":"image/gif","size":8}]}"#
+        r#""media":"text/plain","size":9},{"type":"image","blob":"cd","chain":"c","#,
+        r#""media":"image/gif","size":8}]}"#
     ),
     r#"{"type":"assistant_text","text":"t"}"#,
     r#"{"type":"thinking","text":"t","raw":"{}"}"#,

@@ -46,8 +46,8 @@ fn chain_record(chain: &str) -> RecordKey {
 /// not written again, one that is not whole is gone on with.
 ///
 /// # Errors
-/// [`BlobError::Empty`], [`BlobError::TooLarge`], [`BlobError::Damaged`] if something else is stored
-/// under its name, and those of the store, such as a quota that is reached.
+/// [`BlobError::Empty`], [`BlobError::TooLarge`], [`BlobError::Damaged`] if something else is
+/// stored under its name, and those of the store, such as a quota that is reached.
 pub fn write_blob(
     storage: &dyn StorageBackend,
     (chain, chain_version): (&str, u64),

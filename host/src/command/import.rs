@@ -33,7 +33,7 @@ pub async fn import(
     let history = file.to_history(directive.is_some());
     let history = history.map_err(|error| from_state_file(&asked.state, &error))?;
     let draft = new_draft(&file, directive, asked)?;
-    run::rehearse(session, &draft, false).await?;
+    run::rehearse(session, &draft, None).await?;
     // In memory first: a history that the component refuses makes no thread.
     let rehearsal = session.open_rehearsal()?;
     let tried = run::create_thread(&rehearsal, draft.clone()).await?;

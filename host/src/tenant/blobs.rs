@@ -27,8 +27,8 @@ impl Tenant {
         self.store_blob(thread, bytes, media).await
     }
 
-    /// Stores a blob for a thread, under its chain. The same bytes are stored once. The caller names
-    /// it to the component next: a blob that nothing names stays until it is pruned.
+    /// Stores a blob for a thread, under its chain. The same bytes are stored once. The caller
+    /// names it to the component next: a blob that nothing names stays until it is pruned.
     ///
     /// # Errors
     /// [`BlobError::Ended`], [`BlobError::TooLarge`], a store that is full, and others of the store

@@ -6,8 +6,8 @@ use crate::models::judged_project::ProjectPlan;
 use serde_json::{Value, json};
 use threadkeep_tests::binary;
 use threadkeep_tests::judge::{
-    JudgeServer, SeenRequest, ServerAnswer, answer_in_order, anthropic_events, call_reply, chunk,
-    finish_chunk, read_file_call, stream_reply, text_reply, usage_chunk,
+    JudgeServer, SeenRequest, ServerAnswer, answer_in_order, anthropic_events, call_reply,
+    calls_chunk, chunk, finish_chunk, read_file_call, stream_reply, text_reply, usage_chunk,
 };
 use threadkeep_tests::llmock::MockWire;
 
@@ -201,7 +201,11 @@ fn a_hand_off_names_images_and_carries_them() {
     let wire = MockWire::OpenAi;
     let answers = vec![
         counted("Noted.", 15_300),
-        call(wire, "cat.png"),
+        stream_reply(&[
+            calls_chunk(&[read_file_call(0, "cat.png", "c1")]),
+            finish_chunk("tool_calls"),
+            usage_chunk(15_500, 10),
+        ]),
         counted("A cat.", 29_500),
         text_reply("They met a cat."),
         text_reply("No."),

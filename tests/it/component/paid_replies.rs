@@ -358,11 +358,11 @@ async fn steps_say_for_whom_a_request_or_a_call_is() {
         ("plain", "outcomes[0].content"),
         (
             r#"[{"type":"image","data":""}]"#,
-            "outcomes[0].content[0].type",
+            "outcomes[0].content[0].data",
         ),
         (
             r#"[{"type":"text","text":"a"},{"type":"blob","id":"b"}]"#,
-            "outcomes[0].content[1].type",
+            "outcomes[0].content[1]",
         ),
     ] {
         match submit(content).await {
