@@ -211,9 +211,9 @@ const RECORDS: [(RewriteFn, &str); 19] = [
             r#"{"format":1,"version":7,"reason":"run-finished","time":{"seconds":0,"nanos":0},"#,
             r#""run":2,"commit":"","previous":"","ended":{"status":"killed","termination":"c","#,
             r#""turns":1,"tokens":2,"duration":3},"state":{"before":5,"snapshot":2,"#,
-            r#""replaced":true,"patches":[{"scope":"tool-call","call":"call_6_0","patch":[{"op":"add","#,
-            r#""path":"/a","value":1.0}]}],"operations":[{"scope":"thread","op":"set-add","path":"/s","#,
-            r#""value":null}],"hash":"ff"},"state_at":5,"events":[]}"#
+            r#""replaced":true,"patches":[{"scope":"tool-call","call":"call_6_0","patch":["#,
+            r#"{"op":"add","path":"/a","value":1.0}]}],"operations":[{"scope":"thread","#,
+            r#""op":"set-add","path":"/s","value":null}],"hash":"ff"},"state_at":5,"events":[]}"#
         ),
     ),
 ];

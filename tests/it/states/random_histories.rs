@@ -26,15 +26,19 @@ enum StateCaseRequest {
     Operate(bool, u8),
     /// Replaces the scope of the thread.
     Replace(u8),
-    /// Takes the next step of a run: a start, a reply with a call or without, or results with edits.
+    /// Takes the next step of a run: a start, a reply with a call or without, or results.
     Step(bool, u8),
     /// Forks the thread at a version, and goes on with the fork.
     Fork(u64),
 }
 
+fn to_set((run, n, bytes): (bool, u8, u16)) -> StateCaseRequest {
+    StateCaseRequest::Set(run, n, bytes)
+}
+
 fn any_request() -> impl Strategy<Value = StateCaseRequest> {
     prop_oneof![
-        4 => (any::<bool>(), 0_u8..4, 0_u16..600).prop_map(|(run, n, bytes)| StateCaseRequest::Set(run, n, bytes)),
+        4 => (any::<bool>(), 0_u8..4, 0_u16..600).prop_map(to_set),
         1 => (0_u8..4).prop_map(StateCaseRequest::Remove),
         6 => (any::<bool>(), 0_u8..6).prop_map(|(set, n)| StateCaseRequest::Operate(set, n)),
         1 => (0_u8..4).prop_map(StateCaseRequest::Replace),

@@ -111,6 +111,13 @@ impl ThreadChange<'_> {
         if after.snapshot > before.snapshot {
             change.snapshot = after.snapshot;
         }
+        self.replace_record(document, version);
+        self.head.state = Some(after);
+        Ok(Some(change))
+    }
+
+    /// Writes the record of the document as it is now.
+    fn replace_record(&mut self, document: StateDocument, version: u64) {
         let stored = self.loaded.state.as_ref().map_or(0, |state| state.version);
         super::push_replacement(
             &mut self.extra,
@@ -119,8 +126,6 @@ impl ThreadChange<'_> {
             stored,
             &StateRecord::new(document, version),
         );
-        self.head.state = Some(after);
-        Ok(Some(change))
     }
 
     /// Writes the document that a change begins with into the log `state`.
@@ -146,8 +151,8 @@ impl ThreadChange<'_> {
     }
 }
 
-/// Returns true if the changes since the newest document in the log weigh more than the document, or
-/// are too many for a reader.
+/// Returns true if the changes since the newest document in the log weigh more than the document,
+/// or are too many for a reader.
 fn is_to_be_written_down(before: StateSummary, after: StateSummary) -> bool {
     let heavy = after.patch_bytes > after.bytes.max(CHANGE_BYTES_FLOOR);
     before.version > 0 && (heavy || after.since > CHANGES_READ_MAX)

@@ -1,5 +1,5 @@
-//! The bounds of a value that can be stored, read again and changed: it is not too large, not nested
-//! too deep, and has no names that a reader would not give back.
+//! The bounds of a value that can be stored, read again and changed: it is not too large, not
+//! nested too deep, and has no names that a reader would not give back.
 
 use crate::json::{JsonObject, JsonValue, NUMBER_FIELD};
 

@@ -234,8 +234,8 @@ async fn changes_that_are_not_built_are_refused_by_field() {
 }
 
 /// Symptom: a wrong state of a tool outcome was refused without its place, and the empty list `[]`
-/// of patches as if it were none. Kind: fields of one outcome among many. Patches and operations are
-/// never refused: the tool has run, and its result must not be lost.
+/// of patches as if it were none. Kind: fields of one outcome among many. Patches and operations
+/// are never refused: the tool has run, and its result must not be lost.
 #[tokio::test]
 async fn what_a_tool_outcome_cannot_have_is_refused_by_field() {
     let world = ContractTenant::new().await;
