@@ -1,7 +1,7 @@
 //! Events of a caller, to be appended without the runner. They are checked to the last field: a
 //! history trusts its events for ever, and sends them to providers again and again.
 
-use super::message::read_message;
+use super::user_message::read_message;
 use super::{BLOBS_MAX, Event, NoteEvent, StoredBlob, ToolResultState};
 use crate::error::Error;
 use crate::json::record::record;

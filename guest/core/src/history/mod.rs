@@ -10,6 +10,7 @@ mod event_blobs;
 mod message;
 mod stored_blob;
 mod unknown_event;
+mod user_message;
 
 pub use appended_event::{
     APPEND_BYTES_MAX, APPEND_EVENTS_MAX, AppendedEvent, AppendedResult, check_append_bytes,
@@ -28,9 +29,10 @@ pub use event::{
 };
 pub use message::{
     MESSAGE_BYTES_MAX, ProviderRole, ProviderText, call_id, closed_calls, cut_escaped,
-    document_messages, escaped_bytes, is_user_text, parse_call_id, parse_user, provider_messages,
+    document_messages, escaped_bytes, is_user_text, parse_call_id, provider_messages,
     provider_messages_of, provider_role, provider_texts_of,
 };
 pub use stored_blob::{
     BLOB_BYTES_MAX, BLOBS_MAX, BlobKind, BlobRecord, IMAGE_TYPES, MessageBlock, StoredBlob,
 };
+pub use user_message::parse_user;

@@ -1,5 +1,6 @@
-//! Signals: messages, cancel, kill, fail, raised caps, decisions. While a thread is held they change
-//! its head alone and take effect at its next commit; a kill or a fail fences the holder at once.
+//! Signals: messages, cancel, kill, fail, raised caps, decisions. While a thread is held they
+//! change its head alone and take effect at its next commit; a kill or a fail fences the holder at
+//! once.
 
 use super::CommitDecision;
 use super::call_decision::CallDecision;
@@ -18,7 +19,8 @@ use crate::ledger::LedgerRefusal;
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::plan::{
-    DecisionContext, LoadedThread, StoreWrite, ThreadChange, WriteCondition, is_to_be_resumed,
+    CommitPlan, DecisionContext, LoadedThread, StoreWrite, ThreadChange, WriteCondition,
+    is_to_be_resumed,
 };
 use crate::thread::{
     CauseDetail, DecisionRecord, EndIntent, InboxMessage, StatusCause, ThreadStatus,
@@ -142,13 +144,7 @@ pub fn signal(
         }
         Signal::Cancel => end_thread_now(change, round, EndIntent::Cancel)?,
         Signal::Kill => end_thread_now(change, round, EndIntent::Kill)?,
-        Signal::Fail(_) if matches!(head.status, ThreadStatus::Created | ThreadStatus::Idle) => {
-            return Err(refused_error(loaded, "it has no run that could fail"));
-        }
-        Signal::Fail(HostFailure { failure, text }) => {
-            let cause = StatusCause::new("error", &failure.code, failure.message);
-            fail_thread_now(change, round, (cause, text))?
-        }
+        Signal::Fail(failed) => fail_thread(change, round, failed)?,
         Signal::Raise(asked) => {
             raise_caps(&mut change, asked)?;
             if held {
@@ -160,6 +156,23 @@ pub fn signal(
         }
     };
     Ok(CommitDecision::Commit(Box::new(plan)))
+}
+
+/// Ends a thread by an error of its host.
+fn fail_thread(
+    change: ThreadChange<'_>,
+    round: Option<&Entry>,
+    HostFailure { failure, text }: HostFailure,
+) -> Result<CommitPlan, Error> {
+    let loaded = change.loaded_thread();
+    if matches!(
+        loaded.head.value.status,
+        ThreadStatus::Created | ThreadStatus::Idle
+    ) {
+        return Err(refused_error(loaded, "it has no run that could fail"));
+    }
+    let cause = StatusCause::new("error", &failure.code, failure.message);
+    fail_thread_now(change, round, (cause, text))
 }
 
 /// Decides about a signal to a thread that has ended. Two still have an effect: an end for the

@@ -152,13 +152,8 @@ fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Resu
         _ => {}
     }
     fields.insert("timestamp", time.rfc3339());
-    fields.insert(
-        "event",
-        JsonValue::Array(vec![
-            JsonValue::from(version),
-            JsonValue::from(index as u64),
-        ]),
-    );
+    let place = vec![JsonValue::from(version), JsonValue::from(index as u64)];
+    fields.insert("event", JsonValue::Array(place));
     Ok(to_line_text(fields))
 }
 
