@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use threadkeep_tests::soak::repetitions;
 
 /// Number of random histories of a test run, unless `cargo xtask soak` asks for more.
-const CASES: u32 = 40;
+const CASES: u32 = 56;
 
 proptest! {
     #![proptest_config(ProptestConfig {
