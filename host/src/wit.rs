@@ -89,6 +89,7 @@ impl history::ChangeSet {
             patches: Vec::new(),
             operations: Vec::new(),
             snapshot: None,
+            request: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use threadkeep_core::json;
-use threadkeep_core::state::apply_patch;
+use threadkeep_core::state::{PatchSize, apply_patch};
 
 const CASES: u64 = 10_000;
 
@@ -101,7 +101,9 @@ fn apply_own(document: &Value, patch: &Value) -> Option<Value> {
     let text = document.to_string();
     let mut document = json::parse(&text).unwrap().into_owned();
     let patch = patch.to_string();
-    apply_patch(&mut document, &json::parse(&patch).unwrap()).ok()?;
+    let mut size = PatchSize::new(document.to_string().len());
+    apply_patch(&mut document, &json::parse(&patch).unwrap(), &mut size).ok()?;
+    assert_eq!(size.document_bytes(), document.to_string().len(), "{patch}");
     Some(serde_json::from_str(&document.to_string()).unwrap())
 }
 

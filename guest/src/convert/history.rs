@@ -21,12 +21,14 @@ pub fn change_texts(change: exported::history::ChangeSet) -> ChangeTexts {
         patches,
         operations,
         snapshot,
+        request,
     } = change;
     ChangeTexts {
         events,
         patches,
         operations,
         snapshot,
+        request,
     }
 }
 

@@ -41,6 +41,8 @@ pub struct ChangeTexts {
     pub operations: Vec<String>,
     /// A whole document of the state, JSON.
     pub snapshot: Option<String>,
+    /// The caller's name of the append.
+    pub request: Option<String>,
 }
 
 impl ChangeTexts {
@@ -56,6 +58,9 @@ impl ChangeTexts {
         }
         if let Some(snapshot) = &self.snapshot {
             parts.extend(["snapshot", snapshot]);
+        }
+        if let Some(request) = &self.request {
+            parts.extend(["request", request]);
         }
         sha256(&parts)
     }
@@ -346,6 +351,7 @@ impl<P: HostPorts> ThreadService<P> {
             let append = AppendRequest {
                 token,
                 expected,
+                request: texts.request.as_deref(),
                 digest: digest.clone(),
                 events: &events,
                 edits: &edits,

@@ -45,14 +45,15 @@ impl ChangeLines {
         Ok(())
     }
 
-    /// Returns the change that the lines are.
-    pub fn to_change(&self) -> ChangeSet {
+    /// Returns the change that the lines are, as a request of this name.
+    pub fn to_change(&self, request: String) -> ChangeSet {
         let texts = |lines: &[(usize, String)]| lines.iter().map(|line| line.1.clone()).collect();
         ChangeSet {
             events: texts(&self.events),
             patches: texts(&self.patches),
             operations: texts(&self.operations),
             snapshot: self.snapshot.as_ref().map(|line| line.1.clone()),
+            request: Some(request),
         }
     }
 
@@ -116,7 +117,7 @@ mod tests {
 
     #[test]
     fn lines_are_told_by_their_fields() {
-        let change = lines().to_change();
+        let change = lines().to_change("r".to_owned());
         assert_eq!(change.events.len(), 2);
         assert_eq!(change.patches.len(), 1);
         assert_eq!(change.operations.len(), 1);

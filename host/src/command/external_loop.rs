@@ -93,7 +93,8 @@ pub async fn append(
     let tenant = opened.tenant();
     let thread = tenant.get(&append.thread).await.map_err(failed)?;
     let lines = read_lines().await?;
-    let change = lines.to_change();
+    // Another process may append the same lines at the same time, with the same token even.
+    let change = lines.to_change(super::signal::fresh_id());
     let written = match append.expected {
         Some(expected) => {
             let expected = Expected::Exact(expected);

@@ -278,6 +278,7 @@ impl Tenant {
 
     /// `history.append`: adds events to a history, each one JSON object, with the token of a lease
     /// or, for a thread without a lease, without one. `expected` is the version before them.
+    /// Without a token each call is a request of its own: called again, it is a conflict.
     pub async fn append(
         &self,
         thread: &str,
@@ -292,16 +293,20 @@ impl Tenant {
 
     /// `history.append` as the contract has it. An append to any version is not repeated after an
     /// unknown outcome, because it might append twice; such an end is
-    /// [`CallError::OutcomeUnknown`].
+    /// [`CallError::OutcomeUnknown`]. An append to a version that has neither a token nor a request
+    /// gets a request of its own, by which its repetitions are known.
     pub async fn append_change(
         &self,
         thread: &str,
         token: Option<u64>,
         expected: history::Expected,
-        change: history::ChangeSet,
+        mut change: history::ChangeSet,
     ) -> Result<history::Written, CallError> {
         let thread = thread.to_owned();
         let once = matches!(expected, history::Expected::Any);
+        if !once && token.is_none() && change.request.is_none() {
+            change.request = Some(random_key()?);
+        }
         let append = move |c: &Threads, s: &mut Store<InstanceState>| {
             c.threadkeep_threads_history()
                 .call_append(s, &thread, token, expected, &change)

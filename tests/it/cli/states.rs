@@ -2,7 +2,7 @@
 
 use super::fixture::CliProject;
 use serde_json::{Value, json};
-use threadkeep_tests::binary;
+use threadkeep_tests::binary::{self, RunningProcess};
 
 fn append(project: &CliProject, lines: &str) -> Value {
     let command = project.command(&["append", "shop", "--json"]);
@@ -43,6 +43,39 @@ fn a_script_changes_the_state_and_reads_it_at_a_version() {
         shown.contains("bytes, last changed at version 2"),
         "{shown}"
     );
+    assert_eq!(project.json(&["audit"])["exit"], 0);
+}
+
+/// Symptom, cause, fix and kind are those of
+/// `the_same_append_of_another_caller_is_no_repetition`, here with processes.
+#[test]
+fn the_same_lines_of_several_processes_all_count() {
+    let project = CliProject::new();
+    project.json(&["create", "--id", "shop"]);
+    let add = r#"{"scope": "thread", "op": "add", "path": "/n", "value": 1}"#;
+    let append = |arguments: &[&str]| {
+        let arguments = [&["append", "shop", "--json"], arguments].concat();
+        binary::start_with_input(project.command(&arguments), add)
+    };
+    let exits = |processes: Vec<RunningProcess>| {
+        let ended = processes.into_iter().map(|one| one.wait_for_end().json());
+        let mut exits: Vec<_> = ended.map(|answer| answer["exit"].clone()).collect();
+        exits.sort_by_key(Value::as_u64);
+        exits
+    };
+    let count = || project.json(&["state", "shop"])["state"]["thread"]["n"].clone();
+    assert_eq!(exits((0..6).map(|_| append(&[])).collect()), vec![0; 6]);
+    assert_eq!(count(), 6);
+    // Of two that expect the same version one wins.
+    let both = (0..2).map(|_| append(&["--expected", "6"])).collect();
+    assert_eq!(exits(both), [0, 4]);
+    assert_eq!(count(), 7);
+    // So it is with the token of a lease: two processes may have it.
+    let token = project.json(&["open", "shop"])["token"].clone();
+    let token = token.as_str().expect("a token");
+    let held = (0..4).map(|_| append(&["--token", token])).collect();
+    assert_eq!(exits(held), vec![0; 4]);
+    assert_eq!(count(), 11);
     assert_eq!(project.json(&["audit"])["exit"], 0);
 }
 

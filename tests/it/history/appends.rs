@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use threadkeep::storage::StorageBackend;
 use threadkeep_component::service::Error;
+use threadkeep_component::service::history::ChangeTexts;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_tests::edited_log::EditedLog;
 use threadkeep_tests::fixture::MapLibrary;
@@ -126,31 +127,41 @@ fn an_append_may_be_repeated_and_never_doubles() {
             LoopHost::new()
         };
         let at = host.head().version;
-        let first = host.append_at(at, &[message_event("user", "hi")]).unwrap();
+        let append_at = |at: u64, events: &[Value]| {
+            let texts = ChangeTexts {
+                events: events.iter().map(Value::to_string).collect(),
+                // The token of a lease names its holder as well as this does.
+                request: (!held).then(|| "r".to_owned()),
+                ..ChangeTexts::default()
+            };
+            let service = &host.world.service;
+            let written = service.append_change(&host.thread, host.token, Some(at), &texts);
+            host.world.audit();
+            written
+        };
+        let first = append_at(at, &[message_event("user", "hi")]).unwrap();
         assert_eq!(first.version, at + 1);
         let before = host.head();
         assert_eq!(
-            host.append_at(at, &[message_event("user", "hi")]).unwrap(),
+            append_at(at, &[message_event("user", "hi")]).unwrap(),
             first
         );
         for (expected, text) in [(at, "hi!"), (at + 2, "hi"), (u64::MAX, "hi")] {
-            let error = host
-                .append_at(expected, &[message_event("user", text)])
-                .unwrap_err();
+            let error = append_at(expected, &[message_event("user", text)]).unwrap_err();
             assert_eq!(code(&error), "conflict", "{expected} {text}");
         }
         assert_eq!(host.head(), before);
         // The same at a later position, and by a holder that has lost the thread since.
         host.append(&[message_event("assistant", "hello")]).unwrap();
         assert_eq!(
-            host.append_at(at, &[message_event("user", "hi")])
+            append_at(at, &[message_event("user", "hi")])
                 .unwrap()
                 .version,
             first.version
         );
         if held {
             host.close("completed", None).unwrap();
-            let again = host.append_at(at, &[message_event("user", "hi")]).unwrap();
+            let again = append_at(at, &[message_event("user", "hi")]).unwrap();
             assert_eq!(
                 (again.version, again.status.as_str()),
                 (first.version, "completed")

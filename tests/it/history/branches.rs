@@ -11,6 +11,7 @@ use threadkeep::audit::{AuditReport, StoreInvariant, audit};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageBackend};
 use threadkeep_component::ports::HostPorts;
+use threadkeep_component::service::history::ChangeTexts;
 use threadkeep_component::service::ledger::UnresolvedEstimate;
 use threadkeep_core::id;
 use threadkeep_core::money::NanoUsd;
@@ -148,13 +149,16 @@ fn link_runs_on_with_versions_of_its_own() {
 fn external_loop_holds_and_appends_on_a_link() {
     let mut world = chain_of_two(memory(), None, 1);
     let length = newest(&world, LINK);
-    let event = message_event("user", "hello").to_string();
-    let written = world
-        .service
-        .append(LINK, None, Some(length), std::slice::from_ref(&event));
-    assert_eq!(written.unwrap().version, length + 1);
-    let repeated = world.service.append(LINK, None, Some(length), &[event]);
-    assert_eq!(repeated.unwrap().version, length + 1);
+    let change = ChangeTexts {
+        events: vec![message_event("user", "hello").to_string()],
+        request: Some("r".to_owned()),
+        ..ChangeTexts::default()
+    };
+    for _ in 0..2 {
+        let service = &world.service;
+        let written = service.append_change(LINK, None, Some(length), &change);
+        assert_eq!(written.unwrap().version, length + 1);
+    }
     let lower = world.service.append(LINK, None, Some(1), &[]);
     assert_eq!(lower.map_err(|error| code(&error)).unwrap_err(), "conflict");
     let deadline = world.service.load(LINK).unwrap().head.value.updated;

@@ -222,7 +222,10 @@ fn a_test_compares_numbers_by_value_and_digits_are_kept() {
 fn a_repeated_append_changes_the_state_once() {
     let host = StateWorld::new();
     let service = &host.world.service;
-    let add = |n: u64| change(&[], &[operation("thread", "add", "/n", json!(n))]);
+    let add = |n: u64| ChangeTexts {
+        request: Some("r".to_owned()),
+        ..change(&[], &[operation("thread", "add", "/n", json!(n))])
+    };
     let append = |change: &ChangeTexts| service.append_change(&host.thread, None, Some(1), change);
     let first = append(&add(1)).unwrap();
     assert_eq!(append(&add(1)).unwrap().version, first.version);
@@ -234,6 +237,115 @@ fn a_repeated_append_changes_the_state_once() {
     host.append(&add(2)).unwrap();
     host.append(&add(3)).unwrap();
     assert_eq!(host.state(None)["thread"], json!({"n": 6}));
+}
+
+/// Symptom: of ten writers that appended the same line at the same time three counted, and all were
+/// told that it was done. Cause: the same content after the same version was taken for a repetition
+/// of one call. Fix: a repetition has the token or the request of the first. Kind: requests that
+/// are known again by what they ask for, and not by who asks.
+#[test]
+fn the_same_append_of_another_caller_is_no_repetition() {
+    let host = StateWorld::new();
+    let service = &host.world.service;
+    let add = |request: Option<&str>| ChangeTexts {
+        request: request.map(str::to_owned),
+        ..change(&[], &[operation("thread", "add", "/n", json!(1))])
+    };
+    let append = |at: u64, request: Option<&str>| {
+        let written = service.append_change(&host.thread, None, Some(at), &add(request));
+        written
+            .map(|written| written.version)
+            .map_err(|error| code(&error))
+    };
+    assert_eq!(append(1, Some("a")), Ok(2));
+    assert_eq!(append(1, Some("a")), Ok(2), "the same request");
+    for other in [Some("b"), Some("A"), None] {
+        assert_eq!(append(1, other), Err("conflict".into()), "{other:?}");
+    }
+    assert_eq!(append(2, None), Ok(3));
+    for other in [None, Some("a")] {
+        assert_eq!(append(2, other), Err("conflict".into()), "{other:?}");
+    }
+    assert_eq!(
+        append(3, Some("a")),
+        Ok(4),
+        "at another version it is another append"
+    );
+    for wrong in ["", "a\n", &"r".repeat(129)] {
+        assert_eq!(append(4, Some(wrong)), Err("invalid".into()), "{wrong:?}");
+    }
+    assert_eq!(host.state(None)["thread"], json!({"n": 3}));
+    host.world.audit();
+}
+
+/// Returns a patch of 2 KB whose `copies` steps double the scope each.
+pub fn doubling_patch(copies: usize) -> Value {
+    let first = json!({"op": "add", "path": "/a", "value": "x".repeat(1_000)});
+    let copy = |n: usize| json!({"op": "copy", "from": "", "path": format!("/b{n}")});
+    patch(
+        "thread",
+        std::iter::once(first)
+            .chain((0..copies).map(copy))
+            .collect(),
+    )
+}
+
+/// Symptom: 40 steps of `copy` made a state of many gigabytes: the component ran out of memory, and
+/// an append or the result of a tool could never be recorded. Cause: the size of a state was looked
+/// at after the last step. Fix: it is kept up to date step by step. Kind: steps whose result grows
+/// by more than they weigh: in size, in depth, and in work.
+#[test]
+fn a_patch_is_refused_at_the_step_that_makes_too_much() {
+    let host = StateWorld::new();
+    let deepen = |n: usize| json!({"op": "copy", "from": "", "path": format!("/d{}", n % 2)});
+    let nest = |n: usize| match n % 2 {
+        0 => json!({"op": "add", "path": "/y", "value": {}}),
+        _ => json!({"op": "move", "from": "/x", "path": "/y/x"}),
+    };
+    let renamed = |n: usize| match n % 3 {
+        0 => vec![nest(0), nest(1)],
+        1 => vec![json!({"op": "move", "from": "/y", "path": "/x"})],
+        _ => vec![],
+    };
+    let x = json!({"op": "add", "path": "/x", "value": {"deep": 1}});
+    let nesting = std::iter::once(x)
+        .chain((0..600).flat_map(renamed))
+        .collect();
+    let back_and_forth = |n: usize| {
+        let names = [["/big", "/other"], ["/other", "/big"]][n % 2];
+        json!({"op": "move", "from": names[0], "path": names[1]})
+    };
+    let large = change(&[set("thread", "big", json!("x".repeat(60_000)))], &[]);
+    host.append(&large).unwrap();
+    let before = (host.version(), host.state(None));
+    for (given, words) in [
+        (doubling_patch(40), "makes a state of"),
+        (
+            patch("thread", (0..40).map(deepen).collect()),
+            "makes a state of",
+        ),
+        (patch("thread", nesting), "nested deeper"),
+        (
+            patch("thread", (0..700).map(back_and_forth).collect()),
+            "copies and moves",
+        ),
+    ] {
+        match host.append(&change(&[given], &[])) {
+            Err(Error::Core(CoreError::Invalid { field, problem, .. })) => {
+                assert!(
+                    field.starts_with("change.patches[0].patch["),
+                    "{words}: {field}"
+                );
+                assert!(problem.contains(words), "{words}: {problem}");
+            }
+            other => panic!("{words}: {other:?}"),
+        }
+        assert_eq!((host.version(), host.state(None)), before, "{words}");
+    }
+    host.append(&change(&[doubling_patch(1)], &[])).unwrap();
+    let moves = patch("thread", (0..16).map(back_and_forth).collect());
+    host.append(&change(&[moves], &[])).unwrap();
+    assert!(host.state(None)["thread"]["big"].is_string());
 }
 
 /// A history without a state reads and writes nothing more than before.

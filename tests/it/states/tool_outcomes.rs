@@ -1,8 +1,10 @@
 //! Changes of the state that tools return with their results.
 
+use super::appends::doubling_patch;
 use super::{StateWorld, operation, patch, set, state_of};
 use crate::runner::fixture::{RunnerFixture, calls};
 use serde_json::{Value, json};
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::StepOutcome;
 
 /// Patches and operations of one call.
@@ -66,14 +68,22 @@ fn calls_of_a_round_change_the_state() {
     assert!(results.iter().all(|(failed, _)| !failed), "{results:?}");
 }
 
-/// Each case: the edits of two calls, and whether they cross.
-#[test]
-fn calls_that_change_the_same_place_are_left_out_and_both_are_told() {
+/// Edits of two calls, an operation each, and whether they cross.
+fn of_kinds(one: [&str; 2], two: [&str; 2], crosses: bool) -> (CallEdits, CallEdits, bool) {
+    let edits = |[op, path]: [&str; 2]| {
+        let operation = operation("thread", op, path, json!(1));
+        (Vec::new(), vec![operation])
+    };
+    (edits(one), edits(two), crosses)
+}
+
+/// Edits of two calls, and whether they cross.
+fn crossing_cases() -> Vec<(CallEdits, CallEdits, bool)> {
     let at = |path: &str| patch("thread", json!([{"op": "add", "path": path, "value": {}}]));
     let test = |path: &str| patch("run", json!([{"op": "test", "path": path, "value": {}}]));
     let count = |path: &str| operation("thread", "add", path, json!(1));
     let run = |path: &str| patch("run", json!([{"op": "add", "path": path, "value": {}}]));
-    for (one, two, crosses) in [
+    vec![
         ((vec![at("/a")], vec![]), (vec![at("/a")], vec![]), true),
         (
             (vec![at("/a")], vec![]),
@@ -93,6 +103,17 @@ fn calls_that_change_the_same_place_are_left_out_and_both_are_told() {
             false,
         ),
         ((vec![run("/a")], vec![]), (vec![test("")], vec![]), true),
+        // Operations commute if they are of one kind and change one value.
+        of_kinds(["max", "/n"], ["add", "/n"], true),
+        of_kinds(["max", "/n"], ["min", "/n"], true),
+        of_kinds(["max", "/n"], ["max", "/n"], false),
+        of_kinds(["min", "/n"], ["min", "/n"], false),
+        of_kinds(["max", "/n"], ["add", "/m"], false),
+        of_kinds(["set-add", "/s"], ["set-remove", "/s"], true),
+        of_kinds(["set-add", "/s"], ["set-add", "/s"], false),
+        of_kinds(["set-remove", "/s"], ["set-remove", "/s"], false),
+        of_kinds(["set-add", "/s"], ["add", "/s/0"], true),
+        of_kinds(["set-add", "/s"], ["set-add", "/s/0"], true),
         ((vec![test("")], vec![]), (vec![test("")], vec![]), false),
         (
             (
@@ -105,7 +126,15 @@ fn calls_that_change_the_same_place_are_left_out_and_both_are_told() {
             (vec![at("/z")], vec![]),
             true,
         ),
-    ] {
+    ]
+}
+
+/// Symptom: `max` of one call and `add` of another both applied, and the state told by its value in
+/// which order. Cause: all operations were said to commute. Fix: those of one kind on one value do.
+/// Kind: changes of concurrent calls whose order decides.
+#[test]
+fn calls_that_change_the_same_place_are_left_out_and_both_are_told() {
+    for (one, two, crosses) in crossing_cases() {
         let shown = format!("{one:?} {two:?}");
         let other = (vec![set("thread", "other", json!(1))], vec![]);
         let (state, results) = run_round(&[one, two, other.clone()]);
@@ -171,6 +200,43 @@ fn what_does_not_apply_is_told_and_the_result_is_kept() {
         .unwrap();
     world.audit();
     assert_eq!(state_of(&world, &thread, None)["thread"], json!({}));
+}
+
+/// Symptom: the result of a tool that had run, and its cost, were lost: recording them ran out of
+/// memory. Cause, fix and kind: `a_patch_is_refused_at_the_step_that_makes_too_much`.
+#[test]
+fn the_result_of_a_call_whose_patch_makes_too_much_is_recorded_with_its_cost() {
+    let StateWorld { mut world, thread } = StateWorld::new();
+    world.start(&thread, Some("hi")).unwrap();
+    world.submit(&thread, calls(&[("read", "{}")])).unwrap();
+    let spent = |world: &RunnerFixture| {
+        let loaded = world.service.load(&thread).unwrap();
+        loaded.head.value.spend_under_cap().get()
+    };
+    let before = spent(&world);
+    let edits = [(vec![doubling_patch(40)], vec![])];
+    let StepOutcome::ToolOutcomes(mut outcomes) = outcomes_with(&world, &thread, &edits) else {
+        panic!("no round is open");
+    };
+    outcomes[0].cost = NanoUsd::new(5_000_000);
+    world
+        .submit(&thread, StepOutcome::ToolOutcomes(outcomes))
+        .unwrap();
+    world.audit();
+    assert_eq!(spent(&world) - before, 5_000_000);
+    assert_eq!(state_of(&world, &thread, None)["thread"], json!({}));
+    let loaded = world.service.load(&thread).unwrap();
+    let version = loaded.head.value.version;
+    let entry = world
+        .service
+        .entry(&loaded, version)
+        .unwrap()
+        .unwrap()
+        .to_text();
+    assert!(
+        entry.contains("patches[0].patch[9] makes a state of"),
+        "{entry}"
+    );
 }
 
 /// A call may keep something in its own scope: it is gone with the result.

@@ -16,6 +16,7 @@ use crate::history::{
     AppendedEvent, AppendedResult, CommitReason, Entry, Event, MessageRole, ProviderRole,
     StepAnswer, ToolResult, ToolResultState, ToolUse, call_id, check_append_bytes, provider_role,
 };
+use crate::id::check_request_name;
 use crate::json;
 use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
 use crate::state::StateEdits;
@@ -28,7 +29,9 @@ pub struct AppendRequest<'a> {
     pub token: Option<u64>,
     /// The version of the history that the caller saw; `None` to append at whichever it is.
     pub expected: Option<u64>,
-    /// SHA-256 of the events as the caller wrote them.
+    /// The caller's name of this append, if it gave one.
+    pub request: Option<&'a str>,
+    /// SHA-256 of the change as the caller wrote it, with its name.
     pub digest: String,
     /// The events.
     pub events: &'a [AppendedEvent],
@@ -50,12 +53,18 @@ pub fn append(
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
     let head = &loaded.head.value;
+    if let Some(request) = append.request {
+        check_request_name("change.request", request)?;
+    }
     let expected = append.expected.unwrap_or(head.version);
     let answers = StepAnswer {
         version: expected,
         hash: append.digest,
     };
-    if answer.and_then(|entry| entry.answers.as_ref()) == Some(&answers) {
+    // A lease has one holder, and a request one caller. Of two other callers that write the same,
+    // the second has not been here before.
+    let names_caller = append.token.is_some() || append.request.is_some();
+    if names_caller && answer.and_then(|entry| entry.answers.as_ref()) == Some(&answers) {
         return Ok(CommitDecision::Repeat);
     }
     check_may_append(loaded, append.token)?;

@@ -3,6 +3,7 @@
 
 use super::document::StateDocument;
 use super::edits::StateEdits;
+use super::operation::OperationKind;
 use super::patch::{TouchedPlace, empty_object, touched_places};
 use super::pointer::find_value;
 use super::scope::StateScope;
@@ -13,19 +14,29 @@ struct ScopedPlace<'a> {
     scope: StateScope,
     call: Option<&'a str>,
     place: TouchedPlace,
-    /// True if an operation touches it, and no patch.
-    commutes: bool,
+    /// Kind of the operation that touches it; `None` for a patch.
+    operation: Option<OperationKind>,
 }
 
-/// Returns a place at which the edits of two calls cross: patches of both touch it, or one above
-/// it, and one at least writes; or a patch writes or reads what an operation of the other changes.
-/// `before` is the document that both meet.
+impl ScopedPlace<'_> {
+    /// Returns true if it makes no difference which of two operations comes first: they are of one
+    /// kind and change the same value. A sum does not commute with a maximum, nor a set that gets
+    /// an element with one that loses it, nor an array with what is in it.
+    fn commutes_with(&self, other: &Self) -> bool {
+        self.operation.is_some()
+            && self.operation == other.operation
+            && self.place.path == other.place.path
+    }
+}
+
+/// Returns a place at which the edits of two calls cross: both touch it, or one a place above it,
+/// one at least writes, and they do not commute. `before` is the document that both meet.
 pub fn find_crossing(before: &StateDocument, one: &StateEdits, two: &StateEdits) -> Option<String> {
     let places = all_places(before, two);
     all_places(before, one).iter().find_map(|first| {
         let crosses = |second: &&ScopedPlace<'_>| {
             let same_scope = first.scope == second.scope && first.call == second.call;
-            let commute = first.commutes && second.commutes;
+            let commute = first.commutes_with(second);
             let writes = first.place.writes || second.place.writes;
             same_scope && !commute && writes && first.place.path.meets(&second.place.path)
         };
@@ -49,7 +60,7 @@ fn all_places<'a>(before: &StateDocument, edits: &'a StateEdits) -> Vec<ScopedPl
                 scope: scoped.scope,
                 call: scoped.call.as_deref(),
                 place,
-                commutes: false,
+                operation: None,
             });
         }
     }
@@ -59,7 +70,7 @@ fn all_places<'a>(before: &StateDocument, edits: &'a StateEdits) -> Vec<ScopedPl
                 scope: scoped.scope,
                 call: scoped.call.as_deref(),
                 place: TouchedPlace { path, writes: true },
-                commutes: true,
+                operation: Some(scoped.op),
             });
         }
     }

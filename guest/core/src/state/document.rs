@@ -3,6 +3,7 @@
 use super::edits::{EditRefusal, ScopedOperation, ScopedPatch, StateEdits, StateSnapshot};
 use super::operation::apply_operation;
 use super::patch::{apply_patch, empty_object};
+use super::patch_size::PatchSize;
 use super::scope::StateScope;
 use super::storable::{STATE_BYTES_MAX, find_unstorable};
 use crate::json::record::record;
@@ -66,6 +67,10 @@ impl StateDocument {
     /// # Errors
     /// The first that does not apply, by its place among them.
     pub fn apply_patches(&mut self, patches: &[ScopedPatch]) -> Result<(), EditRefusal> {
+        if patches.is_empty() {
+            return Ok(());
+        }
+        let mut size = PatchSize::new(self.to_text().len());
         for (n, scoped) in patches.iter().enumerate() {
             let refuse = |at: Option<usize>, problem: String| EditRefusal {
                 place: match at {
@@ -75,13 +80,31 @@ impl StateDocument {
                 problem,
             };
             let call = scoped.call.as_deref();
+            let had_call = self.has_call(call);
             let done = self.change_scope(scoped.scope, call, |target| {
-                let done = apply_patch(target, &scoped.patch);
+                let done = apply_patch(target, &scoped.patch, &mut size);
                 done.map_err(|refusal| refuse(refusal.at, refusal.problem))
             });
             done?.map_err(|problem| refuse(None, problem))?;
+            if let (Some(call), true) = (call, self.has_call(call) != had_call) {
+                let others = usize::from(!had_call);
+                size.count_call_scope(call, !had_call, self.count_calls() == others);
+            }
         }
+        // A stored change is applied again from another beginning, and must not be refused then.
+        debug_assert_eq!(size.document_bytes(), self.to_text().len());
         Ok(())
+    }
+
+    fn has_call(&self, call: Option<&str>) -> bool {
+        call.is_some_and(|call| self.tool_call.get(call).is_some())
+    }
+
+    fn count_calls(&self) -> usize {
+        match &self.tool_call {
+            JsonValue::Object(map) => map.keys().count(),
+            _ => 0,
+        }
     }
 
     /// Applies operations, in order.

@@ -13,6 +13,7 @@ mod document;
 mod edits;
 mod operation;
 mod patch;
+mod patch_size;
 mod pointer;
 mod scope;
 mod storable;
@@ -26,6 +27,7 @@ pub use edits::{
 };
 pub use operation::OperationKind;
 pub use patch::{PatchRefusal, apply_patch};
+pub use patch_size::{PATCH_COPIED_BYTES_MAX, PatchSize};
 pub use pointer::{JsonPointer, POINTER_BYTES_MAX};
 pub use scope::StateScope;
 pub use storable::{STATE_BYTES_MAX, STATE_DEPTH_MAX};

@@ -1,5 +1,6 @@
 //! JSON patches (RFC 6902) on core's own tree, whose numbers keep their digits.
 
+use super::patch_size::{PatchSize, bytes_around};
 use super::pointer::{JsonPointer, array_index, find_value, find_value_mut};
 use crate::json::{JsonObject, JsonValue};
 
@@ -12,13 +13,15 @@ pub struct PatchRefusal {
     pub problem: String,
 }
 
-/// Applies a patch to a value: all of its operations, in order.
+/// Applies a patch to a value: all of its operations, in order. `size` is that of the document that
+/// has the value.
 ///
 /// # Errors
-/// The first operation that does not apply.
+/// The first operation that does not apply, or makes the document larger than can be stored.
 pub fn apply_patch(
     target: &mut JsonValue<'static>,
     patch: &JsonValue<'_>,
+    size: &mut PatchSize,
 ) -> Result<(), PatchRefusal> {
     let JsonValue::Array(steps) = patch else {
         return Err(PatchRefusal {
@@ -26,8 +29,9 @@ pub fn apply_patch(
             problem: "is not a list of operations".to_owned(),
         });
     };
+    size.begin_patch();
     for (at, step) in steps.iter().enumerate() {
-        apply_step(target, step).map_err(|problem| PatchRefusal {
+        apply_step(target, step, size).map_err(|problem| PatchRefusal {
             at: Some(at),
             problem,
         })?;
@@ -35,15 +39,21 @@ pub fn apply_patch(
     Ok(())
 }
 
-fn apply_step(target: &mut JsonValue<'static>, step: &JsonValue<'_>) -> Result<(), String> {
+fn apply_step(
+    target: &mut JsonValue<'static>,
+    step: &JsonValue<'_>,
+    size: &mut PatchSize,
+) -> Result<(), String> {
     let op = text_of(step, "op")?;
     let path = pointer_of(step, "path")?;
     match op {
-        "add" => add_value(target, &path, value_of(step)?),
-        "remove" => remove_value(target, &path).map(drop),
+        "add" => add_value(target, &path, value_of(step)?, size),
+        "remove" => remove_value(target, &path, size).map(drop),
         "replace" => {
             let value = value_of(step)?;
-            *existing(find_value_mut(target, &path.tokens))? = value;
+            let found = require_present(find_value_mut(target, &path.tokens))?;
+            size.count_put(&path, &value, Some(found), 0)?;
+            *found = value;
             Ok(())
         }
         "move" => {
@@ -51,17 +61,20 @@ fn apply_step(target: &mut JsonValue<'static>, step: &JsonValue<'_>) -> Result<(
             if from.meets(&path) && from.tokens.len() < path.tokens.len() {
                 return Err("moves a value into itself".to_owned());
             }
-            let value = remove_value(target, &from)?;
-            add_value(target, &path, value)
+            size.count_copied(require_present(find_value(target, &from.tokens))?)?;
+            let value = remove_value(target, &from, size)?;
+            add_value(target, &path, value, size)
         }
         "copy" => {
             let from = pointer_of(step, "from")?;
-            let value = existing(find_value(target, &from.tokens))?.clone();
-            add_value(target, &path, value)
+            let value = require_present(find_value(target, &from.tokens))?;
+            size.count_copied(value)?;
+            let value = value.clone();
+            add_value(target, &path, value, size)
         }
         "test" => {
             let value = value_of(step)?;
-            let found = existing(find_value(target, &path.tokens))?;
+            let found = require_present(find_value(target, &path.tokens))?;
             match found.is_equal_to(&value) {
                 true => Ok(()),
                 false => Err("tests for a value that is not there".to_owned()),
@@ -73,7 +86,7 @@ fn apply_step(target: &mut JsonValue<'static>, step: &JsonValue<'_>) -> Result<(
     }
 }
 
-fn existing<T>(found: Option<T>) -> Result<T, String> {
+fn require_present<T>(found: Option<T>) -> Result<T, String> {
     found.ok_or_else(|| "names a place that is not there".to_owned())
 }
 
@@ -96,14 +109,26 @@ fn add_value(
     target: &mut JsonValue<'static>,
     path: &JsonPointer,
     value: JsonValue<'static>,
+    size: &mut PatchSize,
 ) -> Result<(), String> {
     let Some((parent, name)) = path.split_last() else {
+        size.count_put(path, &value, Some(target), 0)?;
         *target = value;
         return Ok(());
     };
-    match existing(find_value_mut(target, parent))? {
+    match require_present(find_value_mut(target, parent))? {
         JsonValue::Object(map) => {
-            map.insert(name.to_owned(), value);
+            match map.get_mut(name) {
+                Some(found) => {
+                    size.count_put(path, &value, Some(found), 0)?;
+                    *found = value;
+                }
+                None => {
+                    let around = bytes_around(Some(name), map.is_empty());
+                    size.count_put(path, &value, None, around)?;
+                    map.insert(name.to_owned(), value);
+                }
+            }
             Ok(())
         }
         JsonValue::Array(items) => {
@@ -111,7 +136,9 @@ fn add_value(
                 "-" => Some(items.len()),
                 name => array_index(name).filter(|at| *at <= items.len()),
             };
-            items.insert(at.ok_or_else(outside_array)?, value);
+            let at = at.ok_or_else(outside_array)?;
+            size.count_put(path, &value, None, bytes_around(None, items.is_empty()))?;
+            items.insert(at, value);
             Ok(())
         }
         _ => Err("names a place in a value that is no object and no array".to_owned()),
@@ -125,19 +152,26 @@ pub(super) fn outside_array() -> String {
 fn remove_value(
     target: &mut JsonValue<'static>,
     path: &JsonPointer,
+    size: &mut PatchSize,
 ) -> Result<JsonValue<'static>, String> {
     let Some((parent, name)) = path.split_last() else {
         return Err("removes the whole value: replace it by {}".to_owned());
     };
-    let removed = match existing(find_value_mut(target, parent))? {
-        JsonValue::Object(map) => map.shift_remove(name),
+    let (removed, around) = match require_present(find_value_mut(target, parent))? {
+        JsonValue::Object(map) => {
+            let removed = map.shift_remove(name);
+            (removed, bytes_around(Some(name), map.is_empty()))
+        }
         JsonValue::Array(items) => {
             let at = array_index(name).filter(|at| *at < items.len());
-            at.map(|at| items.remove(at))
+            let removed = at.map(|at| items.remove(at));
+            (removed, bytes_around(None, items.is_empty()))
         }
-        _ => None,
+        _ => (None, 0),
     };
-    existing(removed)
+    let removed = require_present(removed)?;
+    size.count_removed(&removed, around);
+    Ok(removed)
 }
 
 /// A place that a patch or operation touches, and what it does there.
@@ -209,7 +243,11 @@ mod tests {
     fn patch_text(target: &str, patch: &str) -> Result<String, PatchRefusal> {
         let mut target = json::parse(target).unwrap().into_owned();
         let patch = json::parse(patch).unwrap();
-        apply_patch(&mut target, &patch).map(|()| target.to_string())
+        let mut size = PatchSize::new(target.to_string().len());
+        apply_patch(&mut target, &patch, &mut size)?;
+        let text = target.to_string();
+        assert_eq!(size.document_bytes(), text.len(), "{patch} makes {text}");
+        Ok(text)
     }
 
     /// The examples of appendix A of RFC 6902, and where it is silent what this module decides.

@@ -108,15 +108,19 @@ async fn an_append_to_any_version_follows_what_is_there() {
     assert_eq!(world.append(&[HELLO]).await.version, 1);
     assert_eq!(world.append(&[NOTE]).await.version, 2);
     assert_eq!(world.append(&[NOTE]).await.version, 3, "it appends again");
-    let exact = |version| {
-        let change = history::ChangeSet::of_events(vec![NOTE.to_owned()]);
+    let exact = |version, request: Option<&str>| {
+        let mut change = history::ChangeSet::of_events(vec![NOTE.to_owned()]);
+        change.request = request.map(str::to_owned);
         let expected = history::Expected::Exact(version);
         world.tenant.append_change(THREAD, None, expected, change)
     };
-    assert_eq!(exact(3).await.unwrap().version, 4);
-    assert_eq!(exact(3).await.unwrap().version, 4, "it was done already");
-    let told = refusal(exact(0).await);
-    assert_eq!(told, ("conflict", "version".to_owned()));
+    assert_eq!(exact(3, Some("r")).await.unwrap().version, 4);
+    let again = exact(3, Some("r")).await;
+    assert_eq!(again.unwrap().version, 4, "it was done already");
+    for (version, request) in [(0, Some("r")), (3, Some("s")), (3, None)] {
+        let told = refusal(exact(version, request).await);
+        assert_eq!(told, ("conflict", "version".to_owned()));
+    }
     assert_eq!(audit(&*world.store), Vec::<String>::new());
 }
 
