@@ -8,7 +8,7 @@ use super::{drive, fault, run, view};
 use serde_json::{Value, json};
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::{DecisionAnswer, ThreadNeeds};
+use threadkeep_cli::answer::{ChargedRow, DecisionAnswer, ThreadNeeds, describe_decision};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
@@ -40,7 +40,7 @@ pub async fn answer(
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let (thread, goes_on) = (answer.thread.clone(), !answer.no_run);
-    let (calls, text) = answer.into_parts();
+    let (calls, text) = answer.into_parts()?;
     let decision = PersonDecision {
         word: "answer",
         fields: json!({"answer": text}),
@@ -81,20 +81,47 @@ impl PersonDecision {
         (given.thread, decision)
     }
 
+    /// Adds to a fault what was decided before it: a caller must not take it for undone.
+    fn with_decided(
+        &self,
+        mut fault: CommandFault,
+        thread: &str,
+        calls: &[String],
+    ) -> CommandFault {
+        if !calls.is_empty() {
+            let decided = describe_decision(thread, self.word, calls);
+            fault.message = format!("{} ({decided}, which is recorded)", fault.message);
+        }
+        fault
+    }
+
     /// Returns the calls that are meant: those that are named, all, or the only one that waits.
     fn choose_calls(
         &self,
         thread: &wit::Thread,
         needs: &ThreadNeeds,
     ) -> Result<Vec<String>, CommandFault> {
-        if !self.calls.is_empty() {
-            return Ok(self.calls.clone());
-        }
         let waiting = needs.calls();
+        if !self.calls.is_empty() {
+            let mut calls = Vec::new();
+            for call in &self.calls {
+                if !calls.contains(call) {
+                    calls.push(call.clone());
+                }
+            }
+            // A call that does not wait is refused, or was decided about so before. It comes first,
+            // so that nothing is decided where one of the named calls is wrong.
+            calls.sort_by_key(|call| waiting.contains(call));
+            return Ok(calls);
+        }
         match waiting.len() {
             0 => {
                 let message = format!("no call of {} waits for a decision", thread.id);
-                let next = format!("threadkeep show {}", thread.id);
+                let command = match needs.needs_start() {
+                    true => "resume",
+                    false => "show",
+                };
+                let next = format!("threadkeep {command} {}", thread.id);
                 Err(CommandFault::new("invalid", message).with_hint(next))
             }
             1 => Ok(waiting),
@@ -126,12 +153,28 @@ async fn decide(
     let mut meant = chain::find_meant_thread(&opened, thread, done, screen).await;
     let found = opened.tenant().get(&meant.id).await;
     let found = found.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
+    let (found, charged) = run::recover_from_dead_holder(&opened, found, screen).await?;
     let calls = decision.choose_calls(&found, &view::thread_needs(&found))?;
-    for call in &calls {
-        send_decision(&opened, &mut meant.id, call, &decision.fields).await?;
+    for (at, call) in calls.iter().enumerate() {
+        let sent = send_decision(&opened, &mut meant.id, call, &decision.fields).await;
+        sent.map_err(|fault| decision.with_decided(fault, &meant.id, &calls[..at]))?;
         meant.note_moved(done, screen);
     }
-    go_on_or_report(&opened, meant, decision, calls, screen).await
+    let made = MadeDecision {
+        decision,
+        calls,
+        charged,
+    };
+    go_on_or_report(&opened, meant, made, screen).await
+}
+
+/// A decision that the component has recorded.
+struct MadeDecision {
+    decision: PersonDecision,
+    /// The calls that were decided about.
+    calls: Vec<String>,
+    /// Charges for calls of a process that had held the thread and died.
+    charged: Vec<ChargedRow>,
 }
 
 /// Sends a decision about a call to the tip of a chain, which `thread` names afterwards.
@@ -154,10 +197,14 @@ pub async fn send_decision(
 async fn go_on_or_report(
     opened: &CommandProject,
     meant: MeantThread,
-    decision: PersonDecision,
-    calls: Vec<String>,
+    made: MadeDecision,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
+    let MadeDecision {
+        decision,
+        calls,
+        charged,
+    } = made;
     let now = opened.tenant().get(&meant.id).await;
     let now = now.map_err(|error| fault::from_thread_call(opened, &meant.id, &error))?;
     let needs = view::thread_needs(&now);
@@ -168,10 +215,14 @@ async fn go_on_or_report(
             .as_ref()
             .is_some_and(|cause| cause.raise_above.is_none());
     if decision.goes_on && can_go_on {
-        run::check_resumable(opened, &now)?;
+        screen.note(&describe_decision(&now.id, decision.word, &calls));
+        let recorded = |fault| decision.with_decided(fault, &now.id, &calls);
+        run::check_resumable(opened, &now).map_err(recorded)?;
         let input = (None, now.status.clone());
-        let done = drive::resume(opened, &now.id, input, screen).await?;
-        return Ok(screen.print_answer(&done.answer));
+        let done = drive::resume(opened, &now.id, input, screen).await;
+        let mut answer = done.map_err(recorded)?.answer;
+        answer.charged.splice(0..0, charged);
+        return Ok(screen.print_answer(&answer));
     }
     opened.refresh_documents(&now.id, screen).await;
     Ok(screen.print_answer(&DecisionAnswer {

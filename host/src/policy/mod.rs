@@ -164,6 +164,21 @@ impl Policy {
         patterns.any(|pattern| matches_pattern(&tool_capability(pattern), &tool))
     }
 
+    /// Patterns of `approvals` that match none of these tools: nothing is asked because of them.
+    pub fn unmatched_approvals(&self, tools: &[&str]) -> Vec<&str> {
+        let matches_none = |pattern: &&str| {
+            let pattern = tool_capability(pattern);
+            !tools
+                .iter()
+                .any(|tool| matches_pattern(&pattern, &tool_capability(tool)))
+        };
+        self.approvals
+            .iter()
+            .map(String::as_str)
+            .filter(matches_none)
+            .collect()
+    }
+
     /// The cap that no thread may exceed, in the unit of its record: nano-USD, milliseconds, or a
     /// number.
     pub fn cap(&self, name: &str) -> Option<u64> {

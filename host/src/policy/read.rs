@@ -13,6 +13,7 @@ use crate::library::{front_matter, yaml};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use threadkeep_units::tool_pattern::find_pattern_problem;
 
 /// The keys of a policy file.
 const KEYS: [&str; 10] = [
@@ -64,7 +65,7 @@ pub(super) fn parse_policy(text: &str, name: &str) -> Result<Policy, LibraryErro
         limits: parse_limits(&reader, root.get("limits"))?,
         models: parse_models(&reader, root.get("models"))?,
         tools: parse_texts(&reader, &["tools"], root.get("tools"))?,
-        approvals: parse_texts(&reader, &["approvals"], root.get("approvals"))?.unwrap_or_default(),
+        approvals: parse_approvals(&reader, root.get("approvals"))?,
         providers: parse_providers(&reader, root.get("providers"))?,
         ceilings: parse_ceilings(&reader, root.get("ceilings"))?,
         unknown_bill: parse_unknown_bill(&reader, root)?,
@@ -333,6 +334,23 @@ fn parse_texts(
     let items = items.ok_or_else(|| reader.invalid(path, "", problem(), None))?;
     let text = |item: &Value| reader.expect_text(path, item).map(str::to_owned);
     items.iter().map(text).collect::<Result<_, _>>().map(Some)
+}
+
+/// Parses the patterns of tools whose calls a person decides about. One that can match no tool
+/// would leave calls unasked about.
+fn parse_approvals(
+    reader: &ConfigReader<'_>,
+    value: Option<&Value>,
+) -> Result<Vec<String>, LibraryError> {
+    let path: KeyPath<'_> = &["approvals"];
+    let patterns = parse_texts(reader, path, value)?.unwrap_or_default();
+    for pattern in &patterns {
+        let tool = pattern.strip_prefix("execute.tool.").unwrap_or(pattern);
+        if let Some(problem) = find_pattern_problem(tool) {
+            return Err(reader.invalid(path, pattern, problem, None));
+        }
+    }
+    Ok(patterns)
 }
 
 /// Largest policy file, in bytes; it is read whole.

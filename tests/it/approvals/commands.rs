@@ -3,7 +3,7 @@
 use crate::cli::fixture::{CliProject, MODELS};
 use serde_json::json;
 
-const DIRECTIVE: &str = "---
+pub const DIRECTIVE: &str = "---
 limits: {turns: 5}
 capabilities: [execute.tool.read_file, execute.tool.list_files]
 approvals: [execute.tool.read_*]
@@ -12,7 +12,7 @@ Look around.
 ";
 
 /// A reply with two calls that need consent and one that does not, and the last reply.
-const SCRIPT: &str = r#"[
+pub const SCRIPT: &str = r#"[
   {"text": "Let me look.", "calls": [
     {"name": "read_file", "arguments": {"path": "notes.txt"}},
     {"name": "list_files", "arguments": {}},
@@ -21,7 +21,7 @@ const SCRIPT: &str = r#"[
 ]"#;
 
 /// A reply with one call that needs consent, and the last reply.
-const ONE_CALL: &str = r#"[
+pub const ONE_CALL: &str = r#"[
   {"calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}]},
   {"text": "It reminds of milk."}
 ]"#;
@@ -31,7 +31,8 @@ pub fn asking_project() -> CliProject {
     project(SCRIPT)
 }
 
-fn project(script: &str) -> CliProject {
+/// A project whose model replies by a script.
+pub fn project(script: &str) -> CliProject {
     let project = CliProject::empty();
     project.write(".ai/directives/look.md", DIRECTIVE);
     project.write(".ai/config/models.yaml", MODELS);

@@ -8,4 +8,5 @@ mod crashes;
 mod decisions;
 mod fixture;
 mod llmock;
+mod mistakes;
 mod tool_sets;

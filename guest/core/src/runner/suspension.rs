@@ -7,8 +7,9 @@ use crate::json::ObjectWriter;
 use crate::json::record::record;
 use crate::thread::{Head, ThreadStatus, raise_floor};
 
-/// Most bytes of the arguments of a call that are shown. The history has all of them.
-const ARGUMENTS_BYTES_MAX: usize = 500;
+/// Most bytes of the arguments of a call that are shown: a person reads them before deciding. The
+/// history has all of them.
+const ARGUMENTS_BYTES_MAX: usize = 2_000;
 
 /// A call that waits for a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,9 +17,13 @@ struct WaitingCall {
     call: String,
     name: String,
     arguments: String,
+    /// Bytes of all of the arguments, if only their beginning is shown; else 0.
+    arguments_bytes: u64,
 }
 
-record!(write WaitingCall { call, name or nothing, arguments or nothing });
+record!(write WaitingCall {
+    call, name or nothing, arguments or nothing, arguments_bytes or nothing
+});
 
 /// Amount of what is told of the calls that wait for a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,13 +88,16 @@ fn waiting_calls(head: &Head, round: Option<&Entry>, detail: NeedsDetail) -> Vec
             Some(Event::ToolUse(used)) => (used.name.as_str(), used.arguments.as_str()),
             _ => ("", ""),
         };
+        let shown = match detail {
+            NeedsDetail::Arguments => cut(arguments, ARGUMENTS_BYTES_MAX),
+            NeedsDetail::Ids | NeedsDetail::Names => "",
+        };
+        let is_cut = !shown.is_empty() && shown.len() < arguments.len();
         WaitingCall {
             call: call_id(version, call.index),
             name: name.to_owned(),
-            arguments: match detail {
-                NeedsDetail::Arguments => cut(arguments, ARGUMENTS_BYTES_MAX).to_owned(),
-                NeedsDetail::Ids | NeedsDetail::Names => String::new(),
-            },
+            arguments: shown.to_owned(),
+            arguments_bytes: if is_cut { arguments.len() as u64 } else { 0 },
         }
     });
     calls.collect()

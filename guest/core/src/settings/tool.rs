@@ -7,6 +7,9 @@ use crate::error::{ECHO_BYTES_MAX, Error, cut};
 use crate::json::record::record;
 use crate::json::{JsonObject, JsonValue};
 use crate::limits::CAP_MAX;
+use threadkeep_units::tool_pattern::{
+    TOOL_NAME_BYTES_MAX, find_pattern_problem, is_name_character,
+};
 
 /// Timeout of a tool whose catalog names none, in milliseconds.
 pub const TOOL_MILLIS_DEFAULT: u64 = 120_000;
@@ -87,9 +90,8 @@ impl ToolDef {
 
 /// Refuses a name that providers do not accept: they refuse a request that holds any other.
 pub(crate) fn check_tool_name(place: &str, name: &str) -> Result<(), Error> {
-    let fits = !name.is_empty() && name.len() <= 64;
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    if fits && name.bytes().all(allowed) {
+    let fits = !name.is_empty() && name.len() <= TOOL_NAME_BYTES_MAX;
+    if fits && name.chars().all(is_name_character) {
         return Ok(());
     }
     let problem = "a tool's name is 1 to 64 letters, digits, _ and -";
@@ -147,30 +149,48 @@ fn covers(wide: &str, narrow: &str) -> bool {
 /// unasked about, so it is refused.
 pub(crate) fn parse_approvals(place: &str, fields: &JsonObject<'_>) -> Result<Vec<String>, Error> {
     let patterns = texts_field(place, fields, "approvals")?;
-    let matches_some = |pattern: &String| {
+    let problem_of = |pattern: &String| {
         let wanted = pattern.strip_prefix("rye.").unwrap_or(pattern);
-        match wanted.strip_suffix('*') {
-            Some(prefix) => {
-                TOOL_CAPABILITY_PREFIX.starts_with(prefix)
-                    || prefix.starts_with(TOOL_CAPABILITY_PREFIX)
-            }
-            None => {
-                wanted.len() > TOOL_CAPABILITY_PREFIX.len()
-                    && wanted.starts_with(TOOL_CAPABILITY_PREFIX)
-            }
+        match (
+            wanted.strip_prefix(TOOL_CAPABILITY_PREFIX),
+            wanted.strip_suffix('*'),
+        ) {
+            (Some(tool), _) => find_pattern_problem(tool),
+            (None, Some(prefix)) if TOOL_CAPABILITY_PREFIX.starts_with(prefix) => None,
+            _ => Some("matches no tool: write execute.tool.NAME, with * for any ending".to_owned()),
         }
     };
-    match patterns.iter().find(|pattern| !matches_some(pattern)) {
-        None => Ok(patterns),
-        Some(pattern) => {
-            let problem = "matches no tool: write execute.tool.NAME, with * for any ending";
-            Err(Error::invalid(
+    for pattern in &patterns {
+        if let Some(problem) = problem_of(pattern) {
+            return Err(Error::invalid(
                 format!("{place}.approvals"),
                 pattern,
                 problem,
-            ))
+            ));
         }
     }
+    Ok(patterns)
+}
+
+/// Shortest beginning that is compared: of two letters one may well be another.
+const NEAR_BEGINNING_BYTES_MIN: usize = 3;
+
+/// Returns what `beginning` was meant to be, if no name begins with it and it is nearly the
+/// beginning of one.
+fn find_near_beginning(beginning: &str, names: &[&str]) -> Option<String> {
+    let matches_some = names.iter().any(|name| name.starts_with(beginning));
+    if matches_some || beginning.len() < NEAR_BEGINNING_BYTES_MIN {
+        return None;
+    }
+    let bytes = beginning.len();
+    let mut cuts = Vec::new();
+    for name in names {
+        for end in [bytes, bytes + 1, bytes - 1] {
+            cuts.extend(name.get(..end));
+        }
+    }
+    let near = threadkeep_units::nearest::nearest(beginning, cuts.iter().copied())?;
+    Some(format!("{TOOL_CAPABILITY_PREFIX}{near}*"))
 }
 
 /// Refuses a pattern that can only be a slip: it matches no tool of the catalog, and is a tool's
@@ -186,15 +206,26 @@ pub(crate) fn check_patterns(
         let one = std::slice::from_ref(capability);
         names.iter().any(|name| is_granted(one, name))
     };
+    // A capability that grants nothing is on the safe side, as the beginning of no name, too.
+    let checks_beginnings = field == "approvals";
     for capability in capabilities {
-        if capability.ends_with('*') || grants(capability) {
+        if grants(capability) {
             continue;
         }
         let last = capability.rsplit('.').next().unwrap_or_default();
         let tool = capability.strip_prefix("rye.").unwrap_or(capability);
-        let near = match tool.strip_prefix(TOOL_CAPABILITY_PREFIX) {
-            Some(name) => threadkeep_units::nearest::nearest(name, names.iter().copied()),
-            None => names.iter().copied().find(|name| *name == last),
+        let name = tool.strip_prefix(TOOL_CAPABILITY_PREFIX);
+        let near = match (name, capability.ends_with('*')) {
+            (Some(name), true) if checks_beginnings => {
+                find_near_beginning(name.trim_end_matches('*'), &names)
+            }
+            (_, true) => None,
+            (Some(name), false) => threadkeep_units::nearest::nearest(name, names.iter().copied())
+                .map(|near| format!("{TOOL_CAPABILITY_PREFIX}{near}")),
+            (None, false) => names
+                .iter()
+                .find(|name| **name == last)
+                .map(|near| format!("{TOOL_CAPABILITY_PREFIX}{near}")),
         };
         if let Some(near) = near {
             return Err(Error::Invalid {
@@ -204,7 +235,7 @@ pub(crate) fn check_patterns(
                     "capabilities" => "grants no tool that there is".to_owned(),
                     _ => "matches no tool that there is".to_owned(),
                 },
-                nearest: Some(format!("{TOOL_CAPABILITY_PREFIX}{near}")),
+                nearest: Some(near),
             });
         }
     }
@@ -284,6 +315,62 @@ mod tests {
             ("tool.search_files", Some("execute.tool.search_files")),
         ] {
             assert_eq!(check(capability).as_deref(), meant, "{capability}");
+        }
+    }
+
+    /// Symptom: calls that were to be asked about ran unasked: `re*d`, `**`, `reed_*`, `Read_*`.
+    /// Cause: of a pattern that ends with `*` only the prefix `execute.tool.` was looked at. Fix:
+    /// the whole form is checked, and a beginning is compared with the beginnings of names. Kind:
+    /// patterns that decide which calls are asked about.
+    #[test]
+    fn a_pattern_of_approvals_that_can_only_be_a_slip_is_refused() {
+        let tool = |name: &str| ToolDef::parse(&format!(r#"{{"name":"{name}"}}"#)).unwrap();
+        let catalog = [tool("read_file"), tool("search_files")];
+        let check = |pattern: &str| {
+            let text = JsonValue::from(pattern.to_owned()).to_string();
+            let fields = format!("{{\"approvals\":[{text}]}}");
+            let Ok(JsonValue::Object(fields)) = crate::json::parse(&fields) else {
+                panic!("{fields}");
+            };
+            let patterns = parse_approvals("d", &fields)?;
+            check_patterns(("d", "approvals"), &patterns, &catalog)
+        };
+        for pattern in [
+            "*",
+            "execute.*",
+            "execute.tool.*",
+            "execute.tool.read_*",
+            "rye.execute.tool.read_file",
+            "execute.tool.send_mail",
+            "execute.tool.send_*",
+            "execute.tool.r*",
+        ] {
+            check(pattern).expect(pattern);
+        }
+        for (pattern, meant) in [
+            ("", None),
+            ("**", None),
+            ("execute.tool.", None),
+            ("execute.tool.**", None),
+            ("execute.tool.re*d", None),
+            ("execute.tool.*_file", None),
+            ("execute.tool.read_file ", None),
+            ("execute.tool.re\u{430}d_*", None),
+            ("execute.tol.*", None),
+            ("read_*", None),
+            ("execute.tool.reed_*", Some("execute.tool.read_*")),
+            ("execute.tool.Read_*", Some("execute.tool.read_*")),
+            ("execute.tool.read-*", Some("execute.tool.read_*")),
+            ("execute.tool.red_*", Some("execute.tool.read_*")),
+            ("rye.execute.tool.raed_fil*", Some("execute.tool.read_fil*")),
+            ("execute.tool.read_fil", Some("execute.tool.read_file")),
+        ] {
+            match check(pattern) {
+                Err(Error::Invalid { field, nearest, .. }) => {
+                    assert_eq!((field.as_str(), nearest.as_deref()), ("d.approvals", meant));
+                }
+                other => panic!("{pattern}: {other:?}"),
+            }
         }
     }
 

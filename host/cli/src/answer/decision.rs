@@ -7,9 +7,6 @@ use crate::screen::OutputScreen;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Most characters of the arguments of a call that are printed for a user.
-const ARGUMENTS_CHARS_MAX: usize = 120;
-
 /// The need of a suspended thread, as the component tells it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
@@ -31,6 +28,11 @@ impl ThreadNeeds {
         let calls = self.0["calls"].as_array().into_iter().flatten();
         let ids = calls.filter_map(|call| call["call"].as_str());
         ids.map(str::to_owned).collect()
+    }
+
+    /// Returns true if nothing is needed but a start.
+    pub fn needs_start(&self) -> bool {
+        self.0["start"].is_string()
     }
 
     /// Describes each call that waits for a decision on one line.
@@ -62,13 +64,15 @@ impl ThreadNeeds {
 
 fn describe_call(call: &Value) -> String {
     let text = |name: &str| call[name].as_str().unwrap_or_default();
-    let arguments = text("arguments");
-    let mut shown: String = arguments.chars().take(ARGUMENTS_CHARS_MAX).collect();
-    if shown.len() < arguments.len() {
-        shown.push('…');
+    let described = format!("{} {} {}", text("call"), text("name"), text("arguments"));
+    let described = described.trim_end();
+    match call["arguments_bytes"].as_u64() {
+        // Whoever decides must see that there is more, and where.
+        Some(all) => format!(
+            "{described}… (cut: of {all} bytes; `threadkeep transcript` shows all of the arguments)"
+        ),
+        None => described.to_owned(),
     }
-    let described = format!("{} {} {shown}", text("call"), text("name"));
-    described.trim_end().to_owned()
 }
 
 /// The answer of `approve`, `deny` and `answer` with `--no-run`, and where another process holds
@@ -100,12 +104,7 @@ impl CommandAnswer for DecisionAnswer {
 
     fn print(&self, screen: &mut OutputScreen) {
         let id = &self.thread_id;
-        let done = match self.decision.as_str() {
-            "approve" => "approved",
-            "deny" => "denied",
-            _ => "answered",
-        };
-        screen.print_line(&format!("{id}: {done} {}", self.calls.join(", ")));
+        screen.print_line(&describe_decision(id, &self.decision, &self.calls));
         if self.status == "running" {
             screen.note("the process that runs it goes on with it");
             return;
@@ -119,6 +118,16 @@ impl CommandAnswer for DecisionAnswer {
         };
         screen.note(&format!("next: {}", screen.next_step_for(&next)));
     }
+}
+
+/// Describes a decision that was made: `t: approved call_2_1`.
+pub fn describe_decision(id: &str, decision: &str, calls: &[String]) -> String {
+    let done = match decision {
+        "approve" => "approved",
+        "deny" => "denied",
+        _ => "answered",
+    };
+    format!("{id}: {done} {}", calls.join(", "))
 }
 
 /// Advises how to decide about the calls of a thread.

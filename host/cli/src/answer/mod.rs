@@ -22,7 +22,7 @@ pub use budget::{
 };
 pub use chain::ChainAnswer;
 pub use checkpoints::{CheckpointRow, CheckpointsAnswer, ForkAnswer, TranscriptAnswer};
-pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice};
+pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice, describe_decision};
 pub use doctor::{
     DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
 };

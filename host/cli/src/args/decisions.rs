@@ -1,5 +1,6 @@
 //! The arguments of `approve`, `deny` and `answer`, which decide about calls that wait for it.
 
+use crate::exit::CommandFault;
 use clap::Args;
 
 /// The arguments of `approve`.
@@ -68,9 +69,68 @@ pub struct AnswerArgs {
 
 impl AnswerArgs {
     /// Returns the call that is named, if one is, and the text.
-    pub fn into_parts(self) -> (Vec<String>, String) {
+    ///
+    /// # Errors
+    /// For the id of a call alone: its text was forgotten, and an answer is given once.
+    pub fn into_parts(self) -> Result<(Vec<String>, String), CommandFault> {
         let mut words = self.words;
         let text = words.pop().unwrap_or_default();
-        (words, text)
+        if words.is_empty() && is_call_id(&text) {
+            let message = format!("{text} is a call: the text that answers it is missing");
+            let hint = format!("threadkeep answer {} {text} TEXT", self.thread);
+            return Err(CommandFault::usage(message).with_hint(hint));
+        }
+        Ok((words, text))
+    }
+}
+
+/// Returns true for `call_<version>_<index>`.
+fn is_call_id(text: &str) -> bool {
+    let numbers = text
+        .strip_prefix("call_")
+        .and_then(|rest| rest.split_once('_'));
+    numbers.is_some_and(|(version, index)| {
+        [version, index]
+            .iter()
+            .all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(words: &[&str]) -> Option<(Vec<String>, String)> {
+        let answer = AnswerArgs {
+            thread: "t".to_owned(),
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            no_run: false,
+        };
+        answer.into_parts().ok()
+    }
+
+    /// Symptom: `answer T call_2_1` gave the call the result "call_2_1", once and for all. Cause:
+    /// the only word is the text. Fix: the id of a call is no text where it stands alone. Kind:
+    /// words whose meaning depends on how many there are.
+    #[test]
+    fn the_id_of_a_call_alone_is_no_answer() {
+        assert_eq!(parts(&["call_2_1"]), None);
+        assert_eq!(parts(&["call_10_0"]), None);
+        for text in [
+            "call_2_1 is fine",
+            "call_2",
+            "call_a_1",
+            "call__",
+            "call_2_",
+            "yes",
+        ] {
+            assert_eq!(
+                parts(&[text]),
+                Some((Vec::new(), text.to_owned())),
+                "{text}"
+            );
+        }
+        let named = (vec!["call_2_1".to_owned()], "call_2_1".to_owned());
+        assert_eq!(parts(&["call_2_1", "call_2_1"]), Some(named));
     }
 }

@@ -30,6 +30,8 @@ use threadkeep_cli::answer::{
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
+use threadkeep_units::builtin_tools::BUILTIN_TOOL_NAMES;
+use threadkeep_units::nearest::suggestion;
 
 /// Checks the whole configuration, or with `--probe` sends one provider a small request.
 pub async fn doctor(
@@ -249,7 +251,15 @@ async fn check_limits(
 fn list_tools(project: &ExaminedProject, findings: &mut DoctorFindings) {
     let mut section = DoctorSection::new("tools");
     let policy = project.library.policy();
-    for tool in project.tools.catalog() {
+    let catalog = project.tools.catalog();
+    let names = catalog.iter().map(|tool| tool.name.as_str());
+    let names: Vec<&str> = names.chain(BUILTIN_TOOL_NAMES).collect();
+    for pattern in policy.unmatched_approvals(&names) {
+        let said = suggestion(pattern, names.iter().copied());
+        let value = format!("{pattern} matches no tool that there is{said}");
+        section.add_item(ItemState::Warning, "approvals", value, Some(&policy.name));
+    }
+    for tool in &catalog {
         match policy.grants_tool(&tool.name) {
             true => section.add_with_origin(
                 &tool.name,
