@@ -2,6 +2,7 @@
 //! fields are compared, both ways.
 
 use super::fixture::{CliProject, MODELS};
+use crate::blobs::prunes::plant_old_blob;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use threadkeep_tests::binary;
@@ -277,6 +278,7 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
 /// Documents about checkpoints: of a pruning that finds something, and of an import.
 fn state_file_documents(project: &CliProject) -> (Value, Value) {
     project.write(".ai/threads/again/state.json.new", "");
+    plant_old_blob(project, "again", b"loose");
     let pruned = project.json(&["prune"]);
     let file = project.path().join(".ai/threads/again/state.json");
     let imported = project.json(&["import", "--state", &file.display().to_string()]);

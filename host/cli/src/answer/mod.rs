@@ -35,7 +35,7 @@ pub use run::{
 };
 pub use signal::SignalAnswer;
 pub use state::StateAnswer;
-pub use state_files::{ImportAnswer, PruneAnswer, PrunedRow};
+pub use state_files::{ImportAnswer, PruneAnswer, PrunedBlobRow, PrunedRow};
 pub use thread::{
     EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, StateView, ThreadAnswer,
     ThreadRow, ThreadView, UnreadableRow, thread_or_unnamed,
