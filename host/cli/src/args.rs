@@ -339,6 +339,9 @@ pub struct MessageArgs {
     pub thread: String,
     /// The text of the message
     pub text: String,
+    /// An image that it shows to the model (png, jpeg, gif or webp); may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub image: Vec<PathBuf>,
 }
 
 /// The arguments of `title`.
@@ -379,6 +382,9 @@ pub struct ResumeArgs {
     /// The same message
     #[arg(long, value_name = "TEXT")]
     pub message: Option<String>,
+    /// An image that the message shows to the model (png, jpeg, gif or webp); may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub image: Vec<PathBuf>,
 }
 
 /// The arguments of `list`.
