@@ -92,11 +92,14 @@ pub(super) fn list_loose_blobs(storage: &dyn StorageBackend) -> Result<Vec<Loose
     Ok(blobs)
 }
 
+/// A function that is given each record, by its name.
+type RecordVisit<'a> = dyn FnMut(&str, Option<&StoredRecord>) -> Result<(), BlobError> + 'a;
+
 /// Calls `each` with the name of every record, and the record if it can be read.
 fn for_each_record(
     storage: &dyn StorageBackend,
     collection: &str,
-    each: &mut dyn FnMut(&str, Option<&StoredRecord>) -> Result<(), BlobError>,
+    each: &mut RecordVisit<'_>,
 ) -> Result<(), BlobError> {
     let mut start = String::new();
     loop {

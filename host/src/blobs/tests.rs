@@ -220,11 +220,11 @@ fn prune_takes_a_loose_blob_after_the_grace_time_and_it_can_be_written_again() {
             "after {hours} hours"
         );
     }
-    assert_eq!(list_pruned(&store, 25, true), [hash.clone()]);
+    assert_eq!(list_pruned(&store, 25, true), [hash.as_str()]);
     assert_eq!(lines(), 2, "a rehearsal removes nothing");
     let other = prune_blobs(&store, Some("tour-2"), at(25), false).unwrap();
     assert_eq!(other, [], "it is of another chain");
-    assert_eq!(list_pruned(&store, 25, false), [hash.clone()]);
+    assert_eq!(list_pruned(&store, 25, false), [hash.as_str()]);
     assert_eq!(lines(), 0);
     assert_eq!(list_pruned(&store, 25, false), [""; 0]);
     assert_eq!(list_unreferenced_blobs(&store).unwrap(), []);
