@@ -148,7 +148,13 @@ pub fn check_package() -> Result<()> {
 fn build_package() -> Result<PathBuf> {
     let mut cargo = process::cargo();
     cargo.args(["package", "--no-verify", "--allow-dirty", "--offline"]);
-    for package in ["threadkeep", "threadkeep-cli", "threadkeep-units"] {
+    let packages = [
+        "threadkeep",
+        "threadkeep-cli",
+        "threadkeep-storage",
+        "threadkeep-units",
+    ];
+    for package in packages {
         cargo.args(["--package", package]);
     }
     process::run(&mut cargo)?;

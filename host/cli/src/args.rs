@@ -89,8 +89,8 @@ pub struct CommonArgs {
     /// The project: the directory that holds `.ai` [default: .]
     #[arg(long, global = true, value_name = "DIR")]
     pub project: Option<PathBuf>,
-    /// Where threads are kept: in `.ai/threads/registry.db`, or in memory until the command ends
-    /// [default: sqlite]
+    /// Where threads are kept: in `.ai/threads/registry.db`, in plain files in `.ai/threads/store.d`,
+    /// or in memory until the command ends [default: the one that is there, sqlite in a new project]
     #[arg(long, global = true, value_name = "KIND")]
     pub store: Option<StoreKind>,
     /// Answer for every model from this script: `scripted:FILE` [default: as .ai/config/models.yaml
@@ -111,6 +111,8 @@ pub struct CommonArgs {
 pub enum StoreKind {
     /// In `.ai/threads/registry.db`.
     Sqlite,
+    /// In plain files in `.ai/threads/store.d`, which hosts without SQLite share.
+    Files,
     /// Nowhere: gone when the command ends.
     Memory,
 }

@@ -362,8 +362,14 @@ pub fn from_project(error: &ProjectError) -> CommandFault {
                 ),
             error => from_authority(error),
         },
-        ProjectError::Store(_) => CommandFault::new("store", with_source(error))
-            .with_hint("`threadkeep doctor` says more"),
+        ProjectError::Store(_) | ProjectError::FilesStore(_) => {
+            CommandFault::new("store", with_source(error))
+                .with_hint("`threadkeep doctor` says more")
+        }
+        ProjectError::OtherStore { .. } => CommandFault::new("other-store", error.to_string())
+            .with_hint("leave out --store: the store that is there is used"),
+        ProjectError::TwoStores => CommandFault::new("two-stores", error.to_string())
+            .with_hint("--store sqlite or --store files names the one that counts"),
         _ => CommandFault::new("other", with_source(error)),
     }
 }

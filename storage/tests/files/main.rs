@@ -1,0 +1,11 @@
+//! The store of files: against the store in memory, on a simulated disk under random schedules, and
+//! with damaged files.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+mod against_memory;
+mod damaged_files;
+mod random_numbers;
+mod schedules;
+mod simulated_disk;
+mod sizes;

@@ -1,0 +1,252 @@
+//! Random schedules of several writers on one directory: nothing that was acknowledged is lost or
+//! doubled, whoever is stopped, killed or without power. Each planted fault is found.
+
+use super::random_numbers::RandomNumbers;
+use super::simulated_disk::SimulatedDisk;
+use std::sync::{Arc, Mutex};
+use threadkeep_storage::files::{FilesOptions, FilesStore, PlantedFault, SegmentLayout};
+use threadkeep_storage::{
+    CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageBackend, StorageError,
+};
+
+/// Packs after every third commit, with a snapshot almost as often.
+const LAYOUT: SegmentLayout = SegmentLayout {
+    commits: 3,
+    bytes: 1 << 20,
+    snapshot_bytes: 600,
+};
+const LOG: (&str, &str) = ("history", "t");
+
+/// What the writers of a schedule were told.
+#[derive(Debug, Default)]
+struct ToldCommits {
+    acknowledged: Vec<String>,
+    unknown: Vec<String>,
+    problems: Vec<String>,
+}
+
+fn open(
+    disk: &Arc<SimulatedDisk>,
+    writer: usize,
+    fault: Option<PlantedFault>,
+) -> Result<FilesStore, StorageError> {
+    let options = FilesOptions {
+        writer: format!("w{writer}"),
+        durable: true,
+        quota: None,
+    };
+    FilesStore::open_with_layout(disk.directory(writer), options, LAYOUT, fault)
+}
+
+fn head() -> RecordKey {
+    RecordKey::new("head", "t")
+}
+
+/// Appends one value as a thread does: its head at the version that was read, and the entry.
+fn append_value(store: &FilesStore, value: &str) -> Result<bool, StorageError> {
+    let found = store.get(&[head()])?;
+    let (version, count) = match found.first() {
+        Some(record) => (record.version, record.value.parse::<u64>().unwrap_or(0)),
+        None => (0, 0),
+    };
+    let expect = match version {
+        0 => RecordExpectation::Absent,
+        version => RecordExpectation::Version(version),
+    };
+    let ops = [
+        CommitOp::Put {
+            key: head(),
+            expect,
+            value: (count + 1).to_string(),
+        },
+        CommitOp::Append {
+            log: LOG.0.to_owned(),
+            partition: LOG.1.to_owned(),
+            at: count + 1,
+            value: value.to_owned(),
+        },
+    ];
+    Ok(store.commit(&ops, false)? == CommitOutcome::Committed)
+}
+
+/// Reads the whole log, and compares it with the head that was read before.
+fn read_values(store: &FilesStore) -> Result<Vec<String>, StorageError> {
+    let before = store.get(&[head()])?;
+    let mut values = Vec::new();
+    loop {
+        let next = values.len() as u64 + 1;
+        let page = store.read_log(LOG.0, LOG.1, next, 500, false)?;
+        if page.is_empty() {
+            break;
+        }
+        values.extend(page.into_iter().map(|entry| entry.value));
+    }
+    let count = before
+        .first()
+        .map_or(0, |head| head.value.parse().unwrap_or(0));
+    match values.len() < count {
+        true => Err(StorageError::Corrupt {
+            message: format!(
+                "the head says {count} entries, the log has {}",
+                values.len()
+            ),
+        }),
+        false => Ok(values),
+    }
+}
+
+/// What one writer does: appends its values, and now and then reads all.
+fn run_writer(
+    disk: &Arc<SimulatedDisk>,
+    (writer, appends): (usize, u64),
+    mut random: RandomNumbers,
+    fault: Option<PlantedFault>,
+    told: &Mutex<ToldCommits>,
+) {
+    let mut seen = 0;
+    let Ok(store) = open(disk, writer, fault) else {
+        return;
+    };
+    for n in 0..appends {
+        let value = format!("writer {writer} value {n}");
+        for _ in 0..200 {
+            match append_value(&store, &value) {
+                Ok(true) => {
+                    told.lock().unwrap().acknowledged.push(value);
+                    break;
+                }
+                Ok(false) => {}
+                Err(StorageError::OutcomeUnknown { .. }) => {
+                    told.lock().unwrap().unknown.push(value);
+                    break;
+                }
+                Err(StorageError::Unavailable { .. }) => break,
+                Err(error) => {
+                    let problem = format!("writer {writer} was told: {error}");
+                    told.lock().unwrap().problems.push(problem);
+                    return;
+                }
+            }
+        }
+        if random.once_in(4) {
+            match read_values(&store) {
+                Ok(values) if values.len() >= seen => seen = values.len(),
+                Ok(values) => {
+                    let problem = format!("{} entries after {seen}", values.len());
+                    told.lock().unwrap().problems.push(problem);
+                }
+                Err(StorageError::Unavailable { .. }) => {}
+                Err(error) => {
+                    let problem = format!("writer {writer} could not read: {error}");
+                    told.lock().unwrap().problems.push(problem);
+                }
+            }
+        }
+    }
+}
+
+/// Runs one schedule; returns what is wrong afterwards.
+fn run_schedule(seed: u64, fault: Option<PlantedFault>) -> Vec<String> {
+    let mut random = RandomNumbers::new(seed);
+    let disk = SimulatedDisk::new();
+    let told = Arc::new(Mutex::new(ToldCommits::default()));
+    let writers = 2 + random.below(2) as usize;
+    let power = random.once_in(2).then(|| random.below(2_000));
+    let threads: Vec<_> = (1..=writers)
+        .map(|writer| {
+            let (disk, told) = (Arc::clone(&disk), Arc::clone(&told));
+            let (appends, own) = (4 + random.below(8), RandomNumbers::new(random.next()));
+            std::thread::spawn(move || {
+                run_writer(&disk, (writer, appends), own, fault, &told);
+                disk.finish_writer();
+            })
+        })
+        .collect();
+    disk.run_schedule(writers, &mut random, power);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    if power.is_some() {
+        disk.state.lock().unwrap().lose_power(&mut random);
+    }
+    let told = Arc::into_inner(told).unwrap().into_inner().unwrap();
+    find_problems(&disk, told, fault)
+}
+
+fn find_problems(
+    disk: &Arc<SimulatedDisk>,
+    told: ToldCommits,
+    fault: Option<PlantedFault>,
+) -> Vec<String> {
+    let mut problems = told.problems;
+    let values = open(disk, 0, fault).and_then(|store| read_values(&store));
+    let values = match values {
+        Ok(values) => values,
+        Err(error) => {
+            problems.push(format!("the store cannot be read afterwards: {error}"));
+            return problems;
+        }
+    };
+    for value in &told.acknowledged {
+        match values.iter().filter(|kept| *kept == value).count() {
+            1 => {}
+            times => problems.push(format!(
+                "{value} was acknowledged and is there {times} times"
+            )),
+        }
+    }
+    for value in &values {
+        if values.iter().filter(|kept| *kept == value).count() > 1 {
+            problems.push(format!("{value} is there more than once"));
+        }
+    }
+    problems
+}
+
+/// Runs schedules until one shows a problem: from the one that showed it when the fault was planted,
+/// so that it is found at once while the protocol stays as it is.
+fn find_first(fault: PlantedFault, from: u64) -> Option<(u64, Vec<String>)> {
+    (from..from + 3_000).find_map(|seed| {
+        let problems = run_schedule(seed, Some(fault));
+        (!problems.is_empty()).then_some((seed, problems))
+    })
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_under_any_schedule() {
+    let count = std::env::var("THREADKEEP_SCHEDULES").ok();
+    let count: u64 = count.and_then(|text| text.parse().ok()).unwrap_or(400);
+    for seed in 0..count {
+        let problems = run_schedule(seed, None);
+        assert!(problems.is_empty(), "schedule {seed}: {problems:#?}");
+    }
+    println!("{count} schedules");
+}
+
+#[test]
+fn every_planted_fault_is_found() {
+    let faults = [
+        PlantedFault::CommitWithoutBaseCheck,
+        PlantedFault::ReadWithoutBaseCheck,
+        PlantedFault::ChecksNewestRead,
+        PlantedFault::BaseByNameAlone,
+        PlantedFault::DeletesHighestFirst,
+        PlantedFault::DeletesNewestEnd,
+        PlantedFault::DeletesBeforeSync,
+        PlantedFault::RepeatsWithoutConditions,
+        PlantedFault::BelievesBeforeSync,
+        PlantedFault::ReadsAnyWriter,
+        PlantedFault::TakesGoneBaseForCommitted,
+        PlantedFault::TakesGoneBaseForLost,
+        PlantedFault::AcknowledgesBeforeSync,
+        PlantedFault::PublishesBeforeSync,
+    ];
+    let mut missed = Vec::new();
+    for fault in faults {
+        match find_first(fault, 3_000) {
+            Some((seed, problems)) => println!("{fault:?}: schedule {seed}: {}", problems[0]),
+            None => missed.push(fault),
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
