@@ -62,7 +62,7 @@ fn run_answers_a_program_with_one_document() {
             "outcome": "completed",
             "text": "It holds a \u{1b}[31mnote\u{7}.",
             "result": "It holds a \u{1b}[31mnote\u{7}.",
-            "cause": null,
+            "cause": null, "waits_for": null,
             "cost": {"turns": 2, "input_tokens": 250, "output_tokens": 30, "spend": "0.00031"},
             "tree_spend": "0.00031",
             "tree_threads": 1,

@@ -102,11 +102,10 @@ fn a_thread_is_shown_and_printed_as_it_was() {
         &state["history_version"],
     );
     assert_eq!(then, (&Value::Null, &Value::Null, &1.into()));
-    assert!(
-        state["messages"]
-            .as_array()
-            .is_some_and(|messages| messages.len() == 1)
-    );
+    // The prompt, and the opening.
+    let roles = state["messages"].as_array().unwrap().iter();
+    let roles: Vec<_> = roles.map(|message| message["role"].clone()).collect();
+    assert_eq!(roles, ["system", "user"]);
     for command in ["show", "transcript"] {
         for wrong in ["99", "-1", "x"] {
             let refused = project.json(&[command, "done", "--at", wrong]);
