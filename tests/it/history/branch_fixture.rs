@@ -58,7 +58,8 @@ pub fn plant_link(world: &RunnerFixture, link: PlantedLink<'_>) {
 pub fn link_plan(world: &RunnerFixture, link: PlantedLink<'_>) -> CommitPlan {
     let loaded = world.service.load(link.tip).unwrap();
     let ended = continue_plan(world, &loaded, link.id);
-    let tip = ended.apply_to(&loaded).unwrap();
+    let mut tip = ended.apply_to(&loaded).unwrap();
+    tip.head.value.carried_spend = loaded.head.value.carried_spend;
     let head = &tip.head.value;
     let base = HistoryBase {
         length: head.version,
@@ -90,6 +91,8 @@ fn continue_plan(world: &RunnerFixture, tip: &LoadedThread, next: &str) -> Commi
     };
     let mut change = ThreadChange::new(tip, moment);
     change.thread.next = Some(next.to_owned());
+    // The link after it carries what this one carried.
+    change.head.carried_spend = None;
     let new_thread_id = next.to_owned();
     if tip.head.value.status.is_terminal() {
         change.push_event(Event::ThreadResumed(ThreadResumed {
