@@ -11,8 +11,8 @@ pub(crate) trait StoreContents {
     /// Version of a record and bytes of its value, if it exists.
     fn record(&self, key: &RecordKey) -> Option<(u64, usize)>;
 
-    /// The position of the first entry of a log and the one after its last; `None` for a log without
-    /// entries.
+    /// The position of the first entry of a log and the one after its last; `None` for a log
+    /// without entries.
     fn log_bounds(&self, log: &str, partition: &str) -> Option<(u64, u64)>;
 
     /// Bytes of an entry that exists.

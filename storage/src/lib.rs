@@ -7,7 +7,7 @@
 //! are, keep any other just as well, and know nothing of the contents of a value.
 //!
 //! The crate is for both worlds: the native host, and the bundle that runs under WASI. It opens no
-//! file by itself; [`directory::Directory`] is all that it knows of a file system.
+//! file by itself; [`directory::FileDirectory`] is all that it knows of a file system.
 
 mod bounded_records;
 pub mod check;

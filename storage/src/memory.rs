@@ -148,7 +148,8 @@ impl MemoryState {
                 let version = found.map_or(1, |record| record.version + 1);
                 let value = value.clone();
                 let record = KeptRecord { version, value };
-                self.records.put(&key.collection, &key.name, record);
+                self.records
+                    .replace_record(&key.collection, &key.name, record);
             }
             CommitOp::Delete { key } => {
                 self.records.remove(&key.collection, &key.name);

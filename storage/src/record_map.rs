@@ -26,7 +26,7 @@ impl RecordMap {
     }
 
     /// Replaces or creates a record; returns the one that was there.
-    pub(crate) fn put(
+    pub(crate) fn replace_record(
         &mut self,
         collection: &str,
         name: &str,

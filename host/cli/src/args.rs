@@ -89,8 +89,9 @@ pub struct CommonArgs {
     /// The project: the directory that holds `.ai` [default: .]
     #[arg(long, global = true, value_name = "DIR")]
     pub project: Option<PathBuf>,
-    /// Where threads are kept: in `.ai/threads/registry.db`, in plain files in `.ai/threads/store.d`,
-    /// or in memory until the command ends [default: the one that is there, sqlite in a new project]
+    /// Where threads are kept: in `.ai/threads/registry.db`, in plain files in
+    /// `.ai/threads/store.d`, or in memory until the command ends [default: the one that is there,
+    /// sqlite in a new project]
     #[arg(long, global = true, value_name = "KIND")]
     pub store: Option<StoreKind>,
     /// Answer for every model from this script: `scripted:FILE` [default: as .ai/config/models.yaml

@@ -17,7 +17,6 @@ pub const FILES_STORE: &str = "store.d";
 
 /// The kind of a store that a project keeps on its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ProjectStore {
     /// SQLite, in `registry.db`.
     Sqlite,

@@ -1,6 +1,6 @@
 //! A directory that was granted by its handle: cap-std lets no name leave it.
 
-use super::{Directory, DirectoryFile, EntryMetadata, check_entry_name, read_part};
+use super::{DirectoryFile, EntryMetadata, FileDirectory, check_entry_name, read_part};
 use cap_std::fs::{Dir, File, OpenOptions};
 use std::io::{self, Write};
 
@@ -17,7 +17,7 @@ impl GrantedDirectory {
     }
 }
 
-impl Directory for GrantedDirectory {
+impl FileDirectory for GrantedDirectory {
     fn open(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>> {
         check_entry_name(name)?;
         Ok(Box::new(self.dir.open(name)?))

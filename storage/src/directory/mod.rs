@@ -15,7 +15,7 @@ pub use preopened::PreopenedDirectory;
 use std::io::{self, Read, Seek, SeekFrom};
 
 /// A directory that a program may use.
-pub trait Directory: Send + Sync {
+pub trait FileDirectory: Send + Sync {
     /// Opens a file for reading.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ pub trait Directory: Send + Sync {
     /// Those of the file system.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// What is known about an entry; a symbolic link is not followed.
+    /// The metadata of an entry; a symbolic link is not followed.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is none.
@@ -92,7 +92,7 @@ pub trait DirectoryFile: Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// What is known about an entry of a directory.
+/// Metadata of an entry of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryMetadata {
     /// True for a regular file, and for nothing else.

@@ -1,7 +1,7 @@
 //! A directory by its path, through std alone: for WASI, where a path cannot leave the directory
 //! that was granted, and for tests.
 
-use super::{Directory, DirectoryFile, EntryMetadata, check_entry_name, read_part};
+use super::{DirectoryFile, EntryMetadata, FileDirectory, check_entry_name, read_part};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl PreopenedDirectory {
     }
 }
 
-impl Directory for PreopenedDirectory {
+impl FileDirectory for PreopenedDirectory {
     fn open(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>> {
         Ok(Box::new(File::open(self.entry(name)?)?))
     }

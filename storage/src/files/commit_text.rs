@@ -1,8 +1,8 @@
-//! The text of a commit file: one line that says what follows and its hash, then the operations with
-//! their texts as they are. A person can read it.
+//! The text of a commit file: one line that says what follows and its hash, then the operations
+//! with their texts as they are. A person can read it.
 //!
 //! ```text
-//! threadkeep-commit 1 <number> <writer> <hash of the commit before> <used> <bytes of the body> <hash>
+//! threadkeep-commit 1 <number> <writer> <hash of the one before> <used> <bytes of the body> <hash>
 //! put <collection> <bytes of the name> <version> <bytes of the value>
 //! <name><value>
 //! ```

@@ -5,19 +5,20 @@
 use super::StoreFault;
 use super::commit_text::CommitHeader;
 use super::file_name::{commit_name, segment_name, snapshot_name};
-use super::opening::{Publisher, StoreListing, learn_segments, read_file};
+use super::opening::{FilePublisher, StoreListing, learn_segments, read_file};
 use super::protocol::{PlantedFault, SegmentLayout};
 use super::segment::{SegmentBuilder, SegmentIndex};
 use super::snapshot::write_snapshot;
 use super::view::StoreView;
-use crate::directory::Directory;
+use crate::directory::FileDirectory;
 use std::io;
 
-/// Packs what is due, writes a snapshot if one is due, and deletes. Returns true if it did anything.
+/// Packs what is due, writes a snapshot if one is due, and deletes. Returns true if it did
+/// anything.
 pub(super) fn compact_if_due(
-    directory: &dyn Directory,
+    directory: &dyn FileDirectory,
     view: &mut StoreView,
-    publisher: Publisher<'_>,
+    publisher: FilePublisher<'_>,
 ) -> Result<bool, StoreFault> {
     let layout = publisher.protocol.layout;
     if find_due_segment(view, layout).is_none() {
@@ -35,7 +36,7 @@ pub(super) fn compact_if_due(
 
 /// The next segment, if all of its commits are there: it is complete with so many commits or bytes.
 fn find_due_segment(view: &StoreView, layout: SegmentLayout) -> Option<(u64, u64)> {
-    let first = view.packed() + 1;
+    let first = view.last_packed() + 1;
     let mut bytes = 0;
     for (count, (number, commit)) in (1..).zip(view.loose.range(first..)) {
         bytes += commit.bytes;
@@ -47,18 +48,17 @@ fn find_due_segment(view: &StoreView, layout: SegmentLayout) -> Option<(u64, u64
 }
 
 fn pack_segment(
-    directory: &dyn Directory,
+    directory: &dyn FileDirectory,
     view: &StoreView,
     (first, last): (u64, u64),
-    publisher: Publisher<'_>,
+    publisher: FilePublisher<'_>,
 ) -> Result<SegmentIndex, StoreFault> {
     let mut builder = SegmentBuilder::new(first);
     for (number, commit) in view.loose.range(first..=last) {
         let name = commit_name(*number);
         let content = read_file(directory, &name)?;
         let header = CommitHeader::parse(&content, &name)?;
-        let any = publisher.protocol.has(PlantedFault::ReadsAnyWriter);
-        if header.writer != commit.writer && !any {
+        if header.writer != commit.writer {
             // The number was freed, and taken by a writer that was stopped for long.
             return Err(StoreFault::Stale);
         }
@@ -70,12 +70,12 @@ fn pack_segment(
     Ok(index)
 }
 
-/// Writes a snapshot at the first packing, and whenever the commits since the last one are more than
-/// the records: so all snapshots together are no larger than all commits.
+/// Writes a snapshot at the first packing, and whenever the commits since the last one are more
+/// than the records: so all snapshots together are no larger than all commits.
 fn write_snapshot_if_due(
-    directory: &dyn Directory,
+    directory: &dyn FileDirectory,
     view: &mut StoreView,
-    publisher: Publisher<'_>,
+    publisher: FilePublisher<'_>,
 ) -> Result<(), StoreFault> {
     let listing = StoreListing::read(directory)?;
     let since = view.bytes_since_snapshot;
@@ -92,14 +92,17 @@ fn write_snapshot_if_due(
 
 /// Deletes commit files below the end of the segment before the newest, lowest first; snapshots but
 /// the newest two; and files that a writer left behind.
-fn delete_old_files(directory: &dyn Directory, publisher: Publisher<'_>) -> Result<(), StoreFault> {
+fn delete_old_files(
+    directory: &dyn FileDirectory,
+    publisher: FilePublisher<'_>,
+) -> Result<(), StoreFault> {
     let listing = StoreListing::read(directory)?;
     let protocol = publisher.protocol;
     let kept = kept_from(&listing, protocol.has(PlantedFault::DeletesNewestEnd));
     let (Some(below), Some(_)) = (kept, listing.snapshots.last()) else {
         return Ok(());
     };
-    if protocol.syncs_unless(PlantedFault::DeletesBeforeSync) {
+    if protocol.durable {
         // The names that make these files needless are durable first.
         let synced = directory.sync();
         synced.map_err(|error| StoreFault::io("the directory of the store", error))?;

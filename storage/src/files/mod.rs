@@ -3,9 +3,9 @@
 //!
 //! **A commit is an immutable file** under a number that only grows. Its writer makes it under a
 //! temporary name, makes it durable, and links it as the next number, which fails if that number
-//! exists. So of two writers one is first; the other reads that commit, checks its conditions again,
-//! and tries the next number. There are no locks: any number of processes may use one directory,
-//! native and under WASI mixed, and one that dies or is stopped holds nobody up.
+//! exists. So of two writers one is first; the other reads that commit, checks its conditions
+//! again, and tries the next number. There are no locks: any number of processes may use one
+//! directory, native and under WASI mixed, and one that dies or is stopped holds nobody up.
 //!
 //! **Old commits are packed** unchanged into segments ([`segment`]), which are never rewritten, and
 //! their files are deleted, lowest first. A snapshot holds the records ([`snapshot`]), so that
@@ -13,9 +13,10 @@
 //!
 //! **The base check.** A number that is free again because its file was deleted looks like the next
 //! number to a process that was stopped for long. Therefore what a view read is believed, and a
-//! commit acknowledged, only if the file of the commit that the view ended with before is still there
-//! afterwards, with the same writer's name: files are deleted lowest first, so no later number can
-//! have been freed then. Otherwise the store is opened anew, and what was just linked is looked for.
+//! commit acknowledged, only if the file of the commit that the view ended with before is still
+//! there afterwards, with the same writer's name: files are deleted lowest first, so no later
+//! number can have been freed then. Otherwise the store is opened anew, and what was just linked is
+//! looked for.
 
 mod commit_text;
 mod compaction;
@@ -56,7 +57,7 @@ impl EntryPlace {
     }
 }
 
-/// What went wrong with the files of a store.
+/// A failure with the files of a store.
 #[derive(Debug)]
 enum StoreFault {
     /// The view is older than what was deleted since: open the store anew.

@@ -7,10 +7,10 @@ use super::protocol::{PlantedFault, StoreProtocol};
 use super::segment::{SegmentIndex, read_index};
 use super::snapshot::read_snapshot;
 use super::view::{CommitIdentity, StoreView};
-use crate::directory::Directory;
+use crate::directory::FileDirectory;
 use std::io;
 
-/// How often an opening is begun again because files were packed and deleted meanwhile.
+/// Most times that an opening is begun again because files were packed and deleted meanwhile.
 const OPENINGS_MAX: usize = 100;
 
 /// The files of a store, as a listing names them.
@@ -28,7 +28,7 @@ pub(super) struct StoreListing {
 
 impl StoreListing {
     /// Lists the files of a store. Names that are not its own are passed over.
-    pub(super) fn read(directory: &dyn Directory) -> Result<Self, StoreFault> {
+    pub(super) fn read(directory: &dyn FileDirectory) -> Result<Self, StoreFault> {
         let mut listing = Self::default();
         let names = directory.list();
         for name in names.map_err(|error| StoreFault::io("the directory of the store", error))? {
@@ -53,18 +53,18 @@ impl StoreListing {
 
 /// A writer of files that become visible whole or not at all.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Publisher<'a> {
+pub(super) struct FilePublisher<'a> {
     /// Name of this writer of this file, which no other has.
     pub writer: &'a str,
     pub protocol: &'a StoreProtocol,
 }
 
-impl Publisher<'_> {
+impl FilePublisher<'_> {
     /// Publishes a file, unless its name is taken; returns false then. `number` goes into the name
     /// of the temporary file.
     pub(super) fn publish(
         self,
-        directory: &dyn Directory,
+        directory: &dyn FileDirectory,
         name: &str,
         number: u64,
         content: &str,
@@ -103,7 +103,7 @@ impl Publisher<'_> {
 
     fn write_temporary(
         self,
-        directory: &dyn Directory,
+        directory: &dyn FileDirectory,
         temporary: &str,
         content: &str,
     ) -> io::Result<()> {
@@ -119,7 +119,7 @@ impl Publisher<'_> {
     }
 }
 
-/// How far a publication had come when it failed.
+/// A failed publication, by how far it had come.
 #[derive(Debug)]
 pub(super) enum PublishFault {
     /// Nothing is published.
@@ -142,8 +142,8 @@ impl From<PublishFault> for StoreFault {
 
 /// Opens a store; makes one in an empty directory.
 pub(super) fn open_view(
-    directory: &dyn Directory,
-    publisher: Publisher<'_>,
+    directory: &dyn FileDirectory,
+    publisher: FilePublisher<'_>,
 ) -> Result<StoreView, StoreFault> {
     let mut stale = StoreFault::Stale;
     for _ in 0..OPENINGS_MAX {
@@ -161,14 +161,17 @@ pub(super) fn open_view(
 }
 
 /// Writes commit 0, which makes a store: it has no operations, and its name is that of the store.
-fn make_store(directory: &dyn Directory, publisher: Publisher<'_>) -> Result<(), StoreFault> {
+fn make_store(
+    directory: &dyn FileDirectory,
+    publisher: FilePublisher<'_>,
+) -> Result<(), StoreFault> {
     let (text, _) = write_commit((0, publisher.writer), "-", 0, "");
     publisher.publish(directory, &commit_name(0), 0, &text)?;
     Ok(())
 }
 
 fn read_view(
-    directory: &dyn Directory,
+    directory: &dyn FileDirectory,
     listing: &StoreListing,
     protocol: &StoreProtocol,
 ) -> Result<StoreView, StoreFault> {
@@ -199,7 +202,7 @@ fn read_view(
         )));
     }
     for range in &listing.segments {
-        if range.0 == view.packed() + 1 {
+        if range.0 == view.last_packed() + 1 {
             read_segment(directory, &mut view, *range)?;
         }
     }
@@ -216,7 +219,7 @@ fn read_view(
 
 /// Reads a segment into the view: the commits that it does not have yet, and the places of entries.
 fn read_segment(
-    directory: &dyn Directory,
+    directory: &dyn FileDirectory,
     view: &mut StoreView,
     range: (u64, u64),
 ) -> Result<(), StoreFault> {
@@ -250,40 +253,44 @@ fn follows(tip: &CommitIdentity, header: &CommitHeader) -> bool {
     header.number == tip.number + 1 && header.previous == tip.hash
 }
 
-/// Brings a view up to date, and checks that it may be believed: the commit that it ended with before
-/// must still be there. The newest that was read would not do, as it may be of a number that was
-/// freed and taken again since.
+/// Brings a view up to date, and checks that it may be believed: the commit that it ended with
+/// before must still be there. The newest that was read would not do, as it may be of a number that
+/// was freed and taken again since.
 pub(super) fn read_newer_commits(
-    directory: &dyn Directory,
+    directory: &dyn FileDirectory,
     view: &mut StoreView,
     protocol: &StoreProtocol,
 ) -> Result<(), StoreFault> {
     let base = view.tip.clone();
-    let believe = |fault: StoreFault| match check_base(directory, &base, protocol) {
-        Ok(()) => fault,
-        Err(stale) => stale,
+    let newest = protocol.has(PlantedFault::ChecksNewestRead);
+    // An error counts only where the view could be believed.
+    let believe = |fault: StoreFault, tip: &CommitIdentity| {
+        let base = if newest { tip } else { &base };
+        check_base(directory, base, protocol).err().unwrap_or(fault)
     };
     while let Some(content) = read_next(directory, view.tip.number + 1)? {
         let name = commit_name(view.tip.number + 1);
-        let (header, body) = read_commit(&content, &name).map_err(believe)?;
+        let read = read_commit(&content, &name);
+        let (header, body) = read.map_err(|fault| believe(fault, &view.tip))?;
         if !follows(&view.tip, &header) {
-            return Err(believe(missing(view.tip.number + 1, &name)));
+            return Err(believe(missing(view.tip.number + 1, &name), &view.tip));
         }
-        view.apply(&header, body, &name).map_err(believe)?;
+        let tip = view.tip.clone();
+        let applied = view.apply(&header, body, &name);
+        applied.map_err(|fault| believe(fault, &tip))?;
     }
     if view.tip != base && protocol.syncs_unless(PlantedFault::BelievesBeforeSync) {
         // Nobody is told of a commit that a loss of power could still take back.
         let synced = directory.sync();
         synced.map_err(|error| StoreFault::io("the directory of the store", error))?;
     }
-    match protocol.fault {
-        Some(PlantedFault::ReadWithoutBaseCheck) => Ok(()),
-        Some(PlantedFault::ChecksNewestRead) => check_base(directory, &view.tip, protocol),
-        _ => check_base(directory, &base, protocol),
+    match protocol.has(PlantedFault::ReadWithoutBaseCheck) {
+        true => Ok(()),
+        false => check_base(directory, if newest { &view.tip } else { &base }, protocol),
     }
 }
 
-fn read_next(directory: &dyn Directory, number: u64) -> Result<Option<Vec<u8>>, StoreFault> {
+fn read_next(directory: &dyn FileDirectory, number: u64) -> Result<Option<Vec<u8>>, StoreFault> {
     match read_file(directory, &commit_name(number)) {
         Ok(content) => Ok(Some(content)),
         Err(fault) if fault.is_missing() => Ok(None),
@@ -292,7 +299,7 @@ fn read_next(directory: &dyn Directory, number: u64) -> Result<Option<Vec<u8>>, 
 }
 
 /// Reads a whole file.
-pub(super) fn read_file(directory: &dyn Directory, name: &str) -> Result<Vec<u8>, StoreFault> {
+pub(super) fn read_file(directory: &dyn FileDirectory, name: &str) -> Result<Vec<u8>, StoreFault> {
     let io = |error| StoreFault::io(name, error);
     let mut file = directory.open(name).map_err(io)?;
     let size = usize::try_from(file.size().map_err(io)?).unwrap_or(usize::MAX);
@@ -301,7 +308,7 @@ pub(super) fn read_file(directory: &dyn Directory, name: &str) -> Result<Vec<u8>
 
 /// Checks that the file of this commit is still there.
 pub(super) fn check_base(
-    directory: &dyn Directory,
+    directory: &dyn FileDirectory,
     tip: &CommitIdentity,
     protocol: &StoreProtocol,
 ) -> Result<(), StoreFault> {
@@ -324,12 +331,12 @@ pub(super) fn check_base(
 
 /// Takes note of segments that other processes have packed since. Returns true if there were any.
 pub(super) fn learn_segments(
-    directory: &dyn Directory,
+    directory: &dyn FileDirectory,
     view: &mut StoreView,
 ) -> Result<bool, StoreFault> {
     let before = view.segments.len();
     for range in StoreListing::read(directory)?.segments {
-        if range.0 == view.packed() + 1 && range.1 <= view.tip.number {
+        if range.0 == view.last_packed() + 1 && range.1 <= view.tip.number {
             view.absorb(&read_segment_index(directory, range)?)?;
         }
     }
@@ -338,7 +345,7 @@ pub(super) fn learn_segments(
 
 /// Reads what stands in a segment.
 pub(super) fn read_segment_index(
-    directory: &dyn Directory,
+    directory: &dyn FileDirectory,
     range: (u64, u64),
 ) -> Result<SegmentIndex, StoreFault> {
     let name = segment_name(range);

@@ -1,5 +1,5 @@
-//! How a store keeps its files: what all processes of a directory share, and the faults that tests
-//! plant to see that they are found.
+//! The rules by which a store keeps its files, shared by all processes of a directory, and the
+//! faults that tests plant to see that they are found.
 
 /// When commits are packed. All processes that use a directory must have the same: which commits a
 /// segment has follows from it.
@@ -38,14 +38,10 @@ pub enum PlantedFault {
     DeletesHighestFirst,
     /// The end of the newest segment is deleted, too.
     DeletesNewestEnd,
-    /// Files are deleted before the names that replace them are durable.
-    DeletesBeforeSync,
     /// A commit that lost its number is published as it is.
     RepeatsWithoutConditions,
-    /// What another process published is believed before it is durable.
+    /// News of another process is believed before it is durable.
     BelievesBeforeSync,
-    /// A file of a loose commit is read without a look at its writer.
-    ReadsAnyWriter,
     /// A commit whose base is gone counts as committed.
     TakesGoneBaseForCommitted,
     /// A commit whose base is gone counts as not committed.
@@ -56,7 +52,7 @@ pub enum PlantedFault {
     PublishesBeforeSync,
 }
 
-/// What the parts of a store share.
+/// The rules that the parts of a store share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StoreProtocol {
     /// True to make files and names durable.

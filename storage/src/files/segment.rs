@@ -1,6 +1,6 @@
-//! A segment: commits, as they were written, one after the other, and an index of the log entries in
-//! them. Which commits a segment has follows from their sizes alone, so two packers write the same
-//! file.
+//! A segment: commits, as they were written, one after the other, and an index of the log entries
+//! in them. Which commits a segment has follows from their sizes alone, so two packers write the
+//! same file.
 //!
 //! ```text
 //! <commit><commit>...
@@ -23,7 +23,7 @@ const MAGIC: &str = "threadkeep-segment";
 /// Bytes of the last line: its numbers have a fixed width.
 const TRAILER_BYTES: usize = MAGIC.len() + 3 + 13 + 13 + 16 + 64 + 1;
 
-/// What stands in a segment.
+/// The index of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SegmentIndex {
     /// First and last commit.

@@ -51,7 +51,7 @@ pub(super) fn write_snapshot(view: &StoreView) -> String {
         writer,
         hash,
     } = &view.tip;
-    let (used, packed, bytes) = (view.used_bytes, view.packed(), body.len());
+    let (used, packed, bytes) = (view.used_bytes, view.last_packed(), body.len());
     let start = format!("{MAGIC} 1 {number} {writer} {hash} {used} {packed} {bytes} ");
     let own = sha256_hex(&[&start, &body]);
     format!("{start}{own}\n{body}")
@@ -120,7 +120,7 @@ fn read_item(
             let bytes = record_bytes(name.len(), value.len());
             view.record_bytes = view.record_bytes.saturating_add_signed(bytes);
             view.records
-                .put(collection, name, KeptRecord { version, value });
+                .replace_record(collection, name, KeptRecord { version, value });
         }
         ["log", log, partition, first, loose_first, runs, loose] => {
             let (first, loose_first) = (reader.number(first)?, reader.number(loose_first)?);

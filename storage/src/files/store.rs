@@ -4,14 +4,14 @@ use super::commit_text::{CommitHeader, read_commit, write_body, write_commit};
 use super::compaction::compact_if_due;
 use super::file_name::{commit_name, segment_name};
 use super::opening::{
-    PublishFault, Publisher, check_base, learn_segments, open_view, read_file, read_newer_commits,
-    read_segment_index,
+    FilePublisher, PublishFault, check_base, learn_segments, open_view, read_file,
+    read_newer_commits, read_segment_index,
 };
 use super::protocol::{PlantedFault, SegmentLayout, StoreProtocol};
 use super::segment::SegmentIndex;
 use super::view::{CommitIdentity, StoreView};
 use super::{EntryPlace, StoreFault};
-use crate::directory::Directory;
+use crate::directory::FileDirectory;
 use crate::growth::{StoreContents, meets_conditions, plan_growth};
 use crate::{
     CommitOp, CommitOutcome, LogEntry, PAGE_BYTES_MAX, RecordKey, RecordPage, StorageBackend,
@@ -23,13 +23,14 @@ use std::sync::Arc;
 
 /// Most indexes of segments that are kept in memory.
 const INDEXES_MAX: usize = 32;
-/// How often a commit is decided again because others were faster.
+/// Most times that a commit is decided again because others were faster.
 const ROUNDS_MAX: usize = 1_000;
 
-/// How a store of files is opened.
+/// Options of an opening of a store.
 #[derive(Debug, Clone)]
 pub struct FilesOptions {
-    /// A name that no other opening of any store has: letters and digits, at most 64, made at random.
+    /// A name that no other opening of any store has: letters and digits, at most 64, made at
+    /// random.
     pub writer: String,
     /// True to make every commit durable before it is acknowledged.
     pub durable: bool,
@@ -54,7 +55,7 @@ pub struct FilesUsage {
 
 /// A store of files; see the documentation of the module.
 pub struct FilesStore {
-    directory: Box<dyn Directory>,
+    directory: Box<dyn FileDirectory>,
     options: FilesOptions,
     protocol: StoreProtocol,
     state: Mutex<StoreState>,
@@ -73,7 +74,7 @@ struct StoreState {
     view: StoreView,
     /// Number of files that this opening has written: part of their writers' names.
     written: u64,
-    /// What stands in segments that were read lately, by first commit.
+    /// Indexes of segments that were read lately, by first commit.
     indexes: Mutex<BTreeMap<u64, Arc<SegmentIndex>>>,
     /// The last failure of packing, which no commit waits for.
     packing_failure: Option<String>,
@@ -86,7 +87,7 @@ impl FilesStore {
     /// [`StorageError::Corrupt`] if a file is torn, edited or missing; `other` with the code
     /// `newer-format`, `read-only` or `no-hard-links`; [`StorageError::Unavailable`].
     pub fn open(
-        directory: Box<dyn Directory>,
+        directory: Box<dyn FileDirectory>,
         options: FilesOptions,
     ) -> Result<Self, StorageError> {
         Self::open_with_layout(directory, options, SegmentLayout::STANDARD, None)
@@ -95,7 +96,7 @@ impl FilesStore {
     /// Opens a store that packs sooner, and breaks a rule: for tests of the protocol.
     #[doc(hidden)]
     pub fn open_with_layout(
-        directory: Box<dyn Directory>,
+        directory: Box<dyn FileDirectory>,
         options: FilesOptions,
         layout: SegmentLayout,
         fault: Option<PlantedFault>,
@@ -111,7 +112,7 @@ impl FilesStore {
             layout,
             fault,
         };
-        let publisher = Publisher {
+        let publisher = FilePublisher {
             writer: &writer,
             protocol: &protocol,
         };
@@ -144,7 +145,8 @@ impl FilesStore {
         }
     }
 
-    /// Why the last packing failed, if it did. Commits do not wait for it; the next one tries again.
+    /// The failure of the last packing, if it failed. Commits do not wait for it; the next one
+    /// tries again.
     pub fn packing_failure(&self) -> Option<String> {
         self.state.lock().packing_failure.clone()
     }
@@ -170,8 +172,8 @@ impl FilesStore {
         format!("{}-{}", self.options.writer, state.written)
     }
 
-    fn publisher<'a>(&'a self, writer: &'a str) -> Publisher<'a> {
-        Publisher {
+    fn publisher<'a>(&'a self, writer: &'a str) -> FilePublisher<'a> {
+        FilePublisher {
             writer,
             protocol: &self.protocol,
         }
@@ -237,8 +239,8 @@ impl FilesStore {
         Ok(Some(CommitOutcome::Committed))
     }
 
-    /// Looks for a commit of which the writer does not know whether it is one: in the store as it is
-    /// now. Where another has its number it is none, and what was linked is nobody's.
+    /// Looks in the store as it is now for a commit of which its writer does not know whether it is
+    /// one. Where another has its number it is none, and what was linked is nobody's.
     fn find_own_commit(
         &self,
         state: &mut StoreState,
@@ -276,8 +278,7 @@ impl FilesStore {
             match read_file(&*self.directory, &name) {
                 Ok(content) => {
                     let (header, _) = read_commit(&content, &name)?;
-                    let any = self.protocol.has(PlantedFault::ReadsAnyWriter);
-                    if header.writer == commit.writer || any {
+                    if header.writer == commit.writer {
                         return Ok(content);
                     }
                 }

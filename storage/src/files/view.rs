@@ -1,5 +1,5 @@
-//! The contents of a store as they are after its newest commit that was read: records in memory, and
-//! the places of log entries.
+//! The contents of a store as they are after its newest commit that was read: records in memory,
+//! and the places of log entries.
 
 use super::commit_text::{CommitHeader, WrittenOp, read_body};
 use super::segment::SegmentIndex;
@@ -124,7 +124,7 @@ impl LogPlaces {
 
 impl StoreView {
     /// The last commit that is in a segment; 0 if there is none.
-    pub(super) fn packed(&self) -> u64 {
+    pub(super) fn last_packed(&self) -> u64 {
         self.segments.last().map_or(0, |(_, last)| *last)
     }
 
@@ -165,7 +165,7 @@ impl StoreView {
                 let bytes = record_bytes(name.len(), value.len());
                 let value = value.to_owned();
                 let record = KeptRecord { version, value };
-                let before = self.records.put(collection, name, record);
+                let before = self.records.replace_record(collection, name, record);
                 self.count_records(bytes - usage(name, before.as_ref()));
             }
             WrittenOp::Delete { collection, name } => {
@@ -262,7 +262,7 @@ impl StoreView {
     }
 }
 
-/// What a record counts for.
+/// The bytes that a record counts for.
 fn usage(name: &str, record: Option<&KeptRecord>) -> i64 {
     record.map_or(0, |record| record_bytes(name.len(), record.value.len()))
 }

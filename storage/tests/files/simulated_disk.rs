@@ -6,7 +6,7 @@ use super::random_numbers::RandomNumbers;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use threadkeep_storage::directory::{Directory, DirectoryFile, EntryMetadata};
+use threadkeep_storage::directory::{DirectoryFile, EntryMetadata, FileDirectory};
 
 /// The content of a file, whatever its names.
 #[derive(Debug, Clone, Default)]
@@ -117,7 +117,7 @@ impl PlannedStop {
     }
 }
 
-/// Whose step is next.
+/// The order of steps: the writer that may do one, and those that wait.
 #[derive(Debug, Default)]
 struct TurnState {
     /// The writer that may do its step.
@@ -143,7 +143,7 @@ impl SimulatedDisk {
     }
 
     /// The disk as one writer sees it. Writer 0 takes no turns.
-    pub fn directory(self: &Arc<Self>, writer: usize) -> Box<dyn Directory> {
+    pub fn directory(self: &Arc<Self>, writer: usize) -> Box<dyn FileDirectory> {
         let disk = Arc::clone(self);
         Box::new(SimulatedDirectory { disk, writer })
     }
@@ -265,7 +265,7 @@ impl SimulatedDirectory {
     }
 }
 
-impl Directory for SimulatedDirectory {
+impl FileDirectory for SimulatedDirectory {
     fn open(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>> {
         let file = self
             .disk

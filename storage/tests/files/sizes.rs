@@ -1,4 +1,4 @@
-//! How many files and bytes a long history takes, and what opening it reads.
+//! The files and bytes that a long history takes, and what opening it reads.
 
 use std::path::Path;
 use std::time::Instant;

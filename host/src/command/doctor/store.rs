@@ -51,12 +51,7 @@ pub async fn check_store(
         findings.sections.push(section);
         return threads.is_none_or(|threads| check_locks(threads, findings)) && writable;
     };
-    let opened = match (kind, ProjectStore::find(threads)) {
-        (_, Err(error)) => Err(error.to_string()),
-        (ProjectStore::Files, _) => open_files(threads),
-        (_, _) => open_sqlite(session, threads),
-    };
-    match opened {
+    match open_examined(session, threads, kind) {
         Ok(store) => {
             section.add_ok(kind.place(), store.size);
             if let Some(copied) = &store.copy {
@@ -153,6 +148,18 @@ fn examined_kind(session: &CommandSession, threads: Option<&Dir>) -> (ProjectSto
             Some(Ok(Some(ProjectStore::Files))) => (ProjectStore::Files, ".ai/threads"),
             _ => (ProjectStore::Sqlite, "the default"),
         },
+    }
+}
+
+fn open_examined(
+    session: &CommandSession,
+    threads: &Dir,
+    kind: ProjectStore,
+) -> Result<ExaminedStore, String> {
+    match (kind, ProjectStore::find(threads)) {
+        (_, Err(error)) => Err(error.to_string()),
+        (ProjectStore::Files, _) => open_files(threads),
+        (ProjectStore::Sqlite, _) => open_sqlite(session, threads),
     }
 }
 
