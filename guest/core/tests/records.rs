@@ -503,7 +503,7 @@ fn documents_keep_their_bytes() {
     let documents = [
         thread_json(&full).unwrap(),
         thread_json(&bare).unwrap(),
-        checkpoint(&full, Some("Be brief."), &[entry.clone()]),
+        checkpoint(&full, Some("Be brief."), std::slice::from_ref(&entry)),
         checkpoint(&bare, None, &[]),
         manifest(&full).unwrap(),
         manifest(&bare).unwrap(),

@@ -27,6 +27,9 @@ pub struct RecoveryPage {
     pub cursor: Option<String>,
 }
 
+/// Numbers of threads, by status.
+type StatusCounts = Vec<(String, u64)>;
+
 impl<P: HostPorts> ThreadService<P> {
     /// Closes the runs of dead holders, a page of held threads at a time.
     pub fn recover(&self, dead: &[String], cursor: Option<String>) -> Result<RecoveryPage, Error> {
@@ -89,15 +92,12 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Counts threads by status, a page of all threads at a time.
-    pub fn stats(
-        &self,
-        cursor: Option<String>,
-    ) -> Result<(Vec<(String, u64)>, Option<String>), Error> {
+    pub fn stats(&self, cursor: Option<String>) -> Result<(StatusCounts, Option<String>), Error> {
         let (start, end) = key::prefix_range(&["status"]);
         check_cursor(cursor.as_deref(), &start, &end)?;
         let start = cursor.unwrap_or(start);
         let page = self.scan_names(key::INDEX, (&start, &end), 500, false)?;
-        let mut counts: Vec<(String, u64)> = Vec::new();
+        let mut counts = StatusCounts::new();
         for name in &page.names {
             let Some(status) = name.split('\u{1}').nth(1).map(id::printable_id) else {
                 continue;

@@ -3,6 +3,7 @@
 use super::resume::RunRequest;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
+use std::collections::BTreeSet;
 use threadkeep_core::history::{AppendedEvent, Event, Message};
 use threadkeep_core::key;
 use threadkeep_core::plan::LoadedThread;
@@ -55,10 +56,10 @@ impl<P: HostPorts> ThreadService<P> {
     fn find_messages(
         &self,
         loaded: &LoadedThread,
-        mut ids: Vec<&str>,
+        named: Vec<&str>,
     ) -> Result<Vec<KnownMessage>, Error> {
-        ids.sort_unstable();
-        ids.dedup();
+        let mut ids = BTreeSet::new();
+        ids.extend(named);
         if ids.is_empty() {
             return Ok(Vec::new());
         }

@@ -282,8 +282,8 @@ impl FileReplacement {
         let (place, name) = (Arc::clone(&self.place), self.name.as_str());
         let failed = |error| place.to_error(name, error);
         self.file.sync_all().map_err(failed)?;
-        place.check_file(&name)?;
-        let renamed = place.dir.rename(&self.temporary, &place.dir, &name);
+        place.check_file(name)?;
+        let renamed = place.dir.rename(&self.temporary, &place.dir, name);
         renamed.map_err(failed)?;
         self.committed = true;
         sync_dir(&place.dir).map_err(failed)

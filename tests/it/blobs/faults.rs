@@ -109,7 +109,7 @@ async fn edited_bytes_reach_no_model() {
         }
         other => panic!("{:?}", other.map(|bytes| bytes.len())),
     }
-    let message = user_message_with_images(Some("What is it?"), &[name.clone()]);
+    let message = user_message_with_images(Some("What is it?"), std::slice::from_ref(&name));
     let ended = project.run(&message).await.unwrap();
     assert_eq!(ended.status, "idle", "{ended:?}");
     let findings = project.findings();
@@ -129,7 +129,7 @@ async fn the_audit_finds_blobs_that_are_gone() {
     let tenant = project.project.tenant();
     let image = png(8, 1_000);
     let name = tenant.store_image("c", image).await.unwrap();
-    let message = user_message_with_images(None, &[name.clone()]);
+    let message = user_message_with_images(None, std::slice::from_ref(&name));
     project.run(&message).await.unwrap();
     assert_eq!(project.findings(), [""; 0]);
     let key = RecordKey::new("blob", format!("c\u{1}{}", name.hash));

@@ -105,7 +105,7 @@ async fn appended_events_name_blobs() {
         .store_blob("c", b"a long page".to_vec(), "text/plain")
         .await
         .unwrap();
-    let events = vec![
+    let events = [
         serde_json::json!({"type": "message", "role": "user", "content": "Fetch it."}),
         serde_json::json!({"type": "tool_use", "name": "fetch", "arguments": "{}", "id": "x"}),
         serde_json::json!({"type": "tool_result", "id": "x", "text": "a part",

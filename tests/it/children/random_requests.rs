@@ -98,7 +98,7 @@ pub fn request() -> impl Strategy<Value = TreeRequest> {
         3 => (any::<u8>(), any::<bool>()).prop_map(|(t, i)| Resume(t, i)),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(t, v)| Fork(t, v)),
         6 => any::<u8>().prop_map(Full),
-        8 => (any::<u8>(), any::<u8>()).prop_map(|(t, k)| Decide(t, k)),
+        4 => (any::<u8>(), any::<u8>()).prop_map(|(t, k)| Decide(t, k)),
     ]
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use threadkeep_tests::soak::repetitions;
 
 /// Number of random histories of a test run, unless `cargo xtask soak` asks for more.
-const CASES: u32 = 40;
+const CASES: u32 = 56;
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -40,7 +40,6 @@ const OUTCOMES: [&str; 65] = [
     "aggregate_results",
     "answer",
     "approve",
-    "approve while it runs",
     "cancel",
     "cancel refused",
     "cancel_thread",
@@ -49,6 +48,7 @@ const OUTCOMES: [&str; 65] = [
     "claim refused",
     "completed before its children",
     "costly",
+    "decided while it runs",
     "deny",
     "due",
     "fail",

@@ -79,7 +79,7 @@ fn a_thread_that_has_not_ended_gets_no_successor() {
         };
         let refused = runner::resume(&loaded, None, None, request, moment).unwrap_err();
         match refused {
-            CoreError::Refused { .. } => assert!(refused.to_string().contains("not ended")),
+            CoreError::Refused { .. } => assert!(refused.to_full_text().contains("not ended")),
             other => panic!("{other:?}"),
         }
     }

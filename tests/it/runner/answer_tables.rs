@@ -152,12 +152,7 @@ fn permanent_failures_suspend_at_once() {
 
 #[test]
 fn the_third_round_in_a_row_that_cannot_run_suspends() {
-    for bad in [
-        ("raed", "{}"),
-        ("read", "oops"),
-        ("read", "[1]"),
-        ("ask", "{}"),
-    ] {
+    for bad in [("raed", "{}"), ("read", "oops"), ("read", "[1]")] {
         let mut world = RunnerFixture::new();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();

@@ -308,7 +308,9 @@ fn answer(world: &mut RunnerFixture, thread: &str, kind: u8) {
         }
         Some(StepKind::CallTools) => {
             let mut outcome = world.outcomes_with_state(thread);
-            if let (true, StepOutcome::ToolOutcomes(outcomes)) = (kind % 5 == 0, &mut outcome) {
+            if let (true, StepOutcome::ToolOutcomes(outcomes)) =
+                (kind.is_multiple_of(5), &mut outcome)
+            {
                 outcomes[0].state = ToolState::NeedsConsent;
                 world.count("asked by its tool");
             }
@@ -420,7 +422,8 @@ fn decide(world: &mut RunnerFixture, thread: &str, call: u8, kind: u8) {
         version,
         index,
         verdict,
-        text: (kind % 2 == 0 || verdict == DecisionVerdict::Answer).then(|| "words 漢".to_owned()),
+        text: (kind.is_multiple_of(2) || verdict == DecisionVerdict::Answer)
+            .then(|| "words 漢".to_owned()),
     };
     let name = format!("d{}", call % 16);
     let signal = Signal::Decision(decision);

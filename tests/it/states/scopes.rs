@@ -108,7 +108,8 @@ fn the_scope_of_a_call_is_dropped_with_its_result() {
     let (seconds, nanos) = (1_800_000_600, 0);
     let deadline = UnixTime { seconds, nanos };
     let opened = world.service.open(&thread, "h/1", deadline).unwrap();
-    let token = Some(opened.head.value.token);
+    let held = opened.head.value.token;
+    let token = Some(held);
     let events = [
         message_event("user", "hi"),
         call_event("A"),
@@ -158,10 +159,7 @@ fn the_scope_of_a_call_is_dropped_with_its_result() {
         all
     );
     // The end of the lease interrupts the other one.
-    world
-        .service
-        .close(&thread, token.unwrap(), "idle", None)
-        .unwrap();
+    world.service.close(&thread, held, "idle", None).unwrap();
     world.audit();
     assert_eq!(state_of(&world, &thread, None)["tool_call"], json!({}));
 }

@@ -4,15 +4,20 @@
 //! behind what a floating-point number holds are not equal.
 
 use super::{JsonNumber, JsonObject, JsonValue};
+use std::collections::BTreeMap;
 
 /// A field of an object.
 type FieldPair<'a> = (&'a str, &'a JsonValue<'a>);
 
-/// Returns the fields of an object by their names.
+/// Returns the fields of an object by their names. A sort of the standard library would be far more
+/// code in the component.
 fn sorted_fields<'a>(map: &'a JsonObject<'a>) -> Vec<FieldPair<'a>> {
-    let mut fields: Vec<_> = map.iter().collect();
-    fields.sort_unstable_by_key(|(name, _)| *name);
-    fields
+    let mut fields = BTreeMap::new();
+    for (place, (name, value)) in map.iter().enumerate() {
+        fields.insert((name, place), value);
+    }
+    let fields = fields.into_iter();
+    fields.map(|((name, _), value)| (name, value)).collect()
 }
 
 impl JsonValue<'_> {

@@ -2,6 +2,7 @@
 //! nested too deep, and has no names that a reader would not give back.
 
 use crate::json::{JsonObject, JsonValue, NUMBER_FIELD};
+use std::collections::BTreeSet;
 
 /// Most bytes of a state document as JSON text: it is read and written whole by each change of it.
 pub const STATE_BYTES_MAX: usize = 256 << 10;
@@ -38,13 +39,12 @@ fn find_at_depth(value: &JsonValue<'_>, depth: usize) -> Option<String> {
 /// Returns what is wrong with the names of an object: a name twice has no place that a pointer
 /// names, and one name is taken by the parser for a number.
 fn find_wrong_name(map: &JsonObject<'_>) -> Option<String> {
-    let mut names: Vec<&str> = map.keys().collect();
-    names.sort_unstable();
-    if names.contains(&NUMBER_FIELD) {
+    if map.keys().any(|name| name == NUMBER_FIELD) {
         return Some(format!(
             "has a field {NUMBER_FIELD:?}, a name that is reserved"
         ));
     }
-    let twice = names.windows(2).find(|pair| pair[0] == pair[1])?;
-    Some(format!("has the field {:?} twice", twice[0]))
+    let mut names = BTreeSet::new();
+    let twice = map.keys().find(|name| !names.insert(*name))?;
+    Some(format!("has the field {twice:?} twice"))
 }

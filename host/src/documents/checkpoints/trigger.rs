@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn commits_have_the_triggers_that_seed_002_names() {
         use SaveTrigger::{PostLlm, PostTools, PreTurn};
-        let cases: [(Option<&str>, Option<&str>, Option<&[SaveTrigger]>); 10] = [
+        type TriggerCase<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a [SaveTrigger]>);
+        let cases: [TriggerCase<'_>; 10] = [
             (Some("call-llm"), Some("user-message"), Some(&[PreTurn])),
             (
                 Some("call-llm"),

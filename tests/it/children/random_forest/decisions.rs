@@ -6,7 +6,8 @@ use threadkeep_core::runner::{CallDecision, Signal};
 use threadkeep_core::thread::{DecisionVerdict, ThreadStatus};
 
 impl RandomForest {
-    /// Decides about the first call that waits of a thread that has one, if there is one.
+    /// Decides about the first call that waits of a thread that has one, if there is one: of one
+    /// that runs, where there is such a thread, as that is rare.
     pub(super) fn decide_one(&mut self, t: u8, kind: u8) {
         let all = self.load_all().into_iter();
         let asking: Vec<LoadedThread> = all
@@ -15,7 +16,12 @@ impl RandomForest {
         if asking.is_empty() {
             return;
         }
-        let loaded = &asking[usize::from(t) % asking.len()];
+        let runs = |one: &&LoadedThread| one.head.value.status == ThreadStatus::Running;
+        let running: Vec<&LoadedThread> = asking.iter().filter(runs).collect();
+        let loaded = match running[..] {
+            [] => &asking[usize::from(t) % asking.len()],
+            _ => running[usize::from(t) % running.len()],
+        };
         let verdict = match kind % 4 {
             0 | 1 => DecisionVerdict::Approve,
             2 => DecisionVerdict::Deny,
@@ -50,10 +56,9 @@ impl RandomForest {
         let name = format!("decision/{version}/{index}");
         let signal = Signal::Decision(decision);
         self.world.service.signal(id, &name, &signal).unwrap();
-        let held = match head.status == ThreadStatus::Running {
-            true => " while it runs",
-            false => "",
-        };
-        self.count(&format!("{}{held}", verdict.as_str()));
+        self.count(verdict.as_str());
+        if head.status == ThreadStatus::Running {
+            self.count("decided while it runs");
+        }
     }
 }
