@@ -2,6 +2,10 @@
 //! with damaged files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the tests look at the files of stores in temporary directories"
+)]
 
 mod against_memory;
 mod damaged_files;
