@@ -4,9 +4,14 @@
 mod read_only;
 mod recovery;
 mod store;
+mod store_choice;
+mod transfer;
 
 pub use recovery::RecoverError;
 pub use store::{FILES_STORE, ProjectStore, STORE, open_files_store};
+pub use transfer::{
+    REPLACED_DIRECTORY, StoreTransfer, TransferError, TransferStep, transfer_store,
+};
 
 use crate::authority::{self, AuthorityError, EnvironmentSnapshot, HolderLock, ProjectDir};
 use crate::ceilings::{CeilingGuard, UsageBook};
@@ -63,6 +68,12 @@ pub enum ProjectError {
          the one that does not count, or name the other"
     )]
     TwoStores,
+    /// Another process copies the store.
+    #[error("the store is being copied by the process {copier}")]
+    BeingCopied {
+        /// The nonce of the process, which names its lock file.
+        copier: String,
+    },
 }
 
 /// Reason why the settings of a project are refused.
@@ -147,11 +158,12 @@ impl OpenProject {
         options: ProjectOptions,
     ) -> Result<Self, ProjectError> {
         let threads = project.threads_dir_or_create()?;
+        let lock = HolderLock::acquire(&threads)?;
+        store_choice::check_no_copy(&threads, Some(&lock))?;
         let storage = match &options.store {
             Some(store) => Arc::clone(store),
             None => open_store(&threads, &options)?,
         };
-        let lock = HolderLock::acquire(&threads)?;
         Self::with_storage(
             engine,
             project,

@@ -17,6 +17,7 @@ mod growth;
 pub mod memory;
 pub mod quota;
 mod record_map;
+pub mod whole_store;
 
 pub use bounded_records::BoundedRecords;
 pub use check::{check_commit, check_get, check_log, check_scan};

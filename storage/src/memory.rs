@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::growth::{StoreContents, meets_conditions, plan_growth};
 use super::record_map::{KeptRecord, RecordMap};
+use super::whole_store::{ListedStore, LogName, logs_after};
 use super::{
     CommitOp, CommitOutcome, LogEntry, PAGE_BYTES_MAX, RecordKey, RecordPage, StorageBackend,
     StorageError, StorageQuota, StoredRecord, check_commit, check_log,
@@ -43,6 +44,16 @@ impl MemoryStore {
     pub fn set_quota(&self, quota: Option<StorageQuota>) {
         let mut state = self.state.write();
         state.quota = quota;
+    }
+}
+
+impl ListedStore for MemoryStore {
+    fn list_collections(&self) -> Result<Vec<String>, StorageError> {
+        Ok(self.state.read().records.collection_names())
+    }
+
+    fn list_logs(&self, after: Option<&LogName>) -> Result<Vec<LogName>, StorageError> {
+        Ok(logs_after(&self.state.read().logs, after))
     }
 }
 

@@ -45,6 +45,12 @@ impl RecordMap {
         self.collections.get_mut(collection)?.remove(name)
     }
 
+    /// Names of the collections that have records, in order.
+    pub(crate) fn collection_names(&self) -> Vec<String> {
+        let filled = self.collections.iter().filter(|(_, it)| !it.is_empty());
+        filled.map(|(name, _)| name.clone()).collect()
+    }
+
     /// All records, in order: collection, name, record.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str, &KeptRecord)> {
         self.collections.iter().flat_map(|(collection, records)| {

@@ -1,6 +1,7 @@
 //! Every command and option, with its help. The words are those of the documentation.
 
 mod budget;
+mod copy_store;
 mod decisions;
 mod external_loop;
 mod state_files;
@@ -9,6 +10,7 @@ mod versions;
 pub use budget::{
     BillArgs, BudgetArgs, BudgetCommand, EstimateArgs, HoldArgs, ReleaseArgs, SettleArgs, TreeArgs,
 };
+pub use copy_store::{CopyArgs, DurableStoreKind};
 pub use decisions::{AnswerArgs, ApproveArgs, DecidedArgs, DenyArgs};
 pub use external_loop::{AppendArgs, CloseArgs, CloseOutcome, OpenArgs};
 pub use state_files::{ImportArgs, PruneArgs};
@@ -186,6 +188,8 @@ pub enum CliCommand {
     Prune(PruneArgs),
     /// Make a thread from a state.json, with its messages as history
     Import(ImportArgs),
+    /// Move the threads to the other kind of store, audited before it counts
+    Copy(CopyArgs),
     /// Check that histories, heads, accounts, indexes and documents agree; writes nothing
     #[command(after_help = AUDITS)]
     Audit,

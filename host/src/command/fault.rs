@@ -370,7 +370,18 @@ pub fn from_project(error: &ProjectError) -> CommandFault {
             .with_hint("leave out --store: the store that is there is used"),
         ProjectError::TwoStores => CommandFault::new("two-stores", error.to_string())
             .with_hint("--store sqlite or --store files names the one that counts"),
+        ProjectError::BeingCopied { .. } => {
+            busy(error.to_string()).with_hint("repeat the command when `threadkeep copy` has ended")
+        }
         _ => CommandFault::new("other", with_source(error)),
+    }
+}
+
+/// The fault of what another process holds.
+pub fn busy(message: impl Into<String>) -> CommandFault {
+    CommandFault {
+        exit: CommandExit::Busy,
+        ..CommandFault::new("busy", message)
     }
 }
 

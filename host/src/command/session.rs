@@ -247,7 +247,7 @@ impl CommandSession {
     }
 
     /// Opens the project's directory. Refuses a directory without `.ai`, and creates nothing in it.
-    fn project_directory(&self) -> Result<ProjectDir, CommandFault> {
+    pub fn project_directory(&self) -> Result<ProjectDir, CommandFault> {
         let directory = self.directory()?;
         let ai = directory
             .ai_dir()

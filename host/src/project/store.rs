@@ -1,5 +1,6 @@
 //! Which store a project has in `.ai/threads`, and how it is opened.
 
+use super::store_choice::StoreChoice;
 use super::{ProjectError, ProjectOptions};
 use crate::authority::{self, AuthorityError, child_dir, private_child_dir};
 use crate::storage::directory::GrantedDirectory;
@@ -41,14 +42,18 @@ impl ProjectStore {
         }
     }
 
-    /// Returns the store that `.ai/threads` has; `None` if it has none yet.
+    /// Returns the store that `.ai/threads` has; `None` if it has none yet. While it has two,
+    /// because one is copied or a copy was interrupted, it is the one that counts.
     ///
     /// # Errors
-    /// [`ProjectError::TwoStores`] if it has both.
+    /// [`ProjectError::TwoStores`] if it has both, and nothing says which counts.
     pub fn find(threads: &Dir) -> Result<Option<Self>, ProjectError> {
         let is_there = |kind: Self| threads.symlink_metadata(kind.place()).is_ok();
         match (is_there(Self::Sqlite), is_there(Self::Files)) {
-            (true, true) => Err(ProjectError::TwoStores),
+            (true, true) => match StoreChoice::read(threads)? {
+                Some(choice) => Ok(Some(choice.current)),
+                None => Err(ProjectError::TwoStores),
+            },
             (true, false) => Ok(Some(Self::Sqlite)),
             (false, true) => Ok(Some(Self::Files)),
             (false, false) => Ok(None),
@@ -93,7 +98,15 @@ pub fn open_files_store(
         Err(error) if error.is_missing() => private_child_dir(threads, FILES_STORE),
         found => found,
     };
-    let directory = Box::new(GrantedDirectory::new(dir.map_err(place)?));
+    open_files_in(dir.map_err(place)?, quota_bytes)
+}
+
+/// Opens the store of files in its own directory; makes one where it is empty.
+pub(super) fn open_files_in(
+    dir: Dir,
+    quota_bytes: Option<u64>,
+) -> Result<FilesStore, ProjectError> {
+    let directory = Box::new(GrantedDirectory::new(dir));
     let options = FilesOptions {
         writer: random_writer()?,
         durable: true,
@@ -141,10 +154,15 @@ fn open_sqlite(
 
 #[cfg(not(feature = "sqlite"))]
 fn open_sqlite(_: &Dir, _: &ProjectOptions) -> Result<Arc<dyn StorageBackend>, ProjectError> {
+    Err(no_sqlite())
+}
+
+/// The error of a build without SQLite.
+#[cfg(not(feature = "sqlite"))]
+pub(super) fn no_sqlite() -> ProjectError {
     let message = "this build has no sqlite: name the store files, or give one".to_owned();
-    Err(StorageError::Other {
+    ProjectError::Store(StorageError::Other {
         code: "no-sqlite",
         message,
-    }
-    .into())
+    })
 }

@@ -7,6 +7,7 @@ use super::protocol::{PlantedFault, StoreProtocol};
 use super::segment::{SegmentIndex, read_index};
 use super::snapshot::read_snapshot;
 use super::view::{CommitIdentity, StoreView};
+use crate::check::other_error;
 use crate::directory::FileDirectory;
 use std::io;
 
@@ -83,7 +84,7 @@ impl FilePublisher<'_> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => {
                 let _ = directory.remove(&temporary);
-                return Err(PublishFault::During(StoreFault::io(name, error)));
+                return Err(PublishFault::During(link_fault(name, error)));
             }
         };
         let syncs = self
@@ -116,6 +117,23 @@ impl FilePublisher<'_> {
             file.sync()?;
         }
         Ok(())
+    }
+}
+
+/// The fault of a link that could not be made, in a directory that can be written. Linux answers
+/// EPERM on a file system that has none.
+fn link_fault(name: &str, source: io::Error) -> StoreFault {
+    match source.kind() {
+        io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied => {
+            StoreFault::Told(other_error(
+                "no-hard-links",
+                format!(
+                    "the file system of the store's directory makes no hard links ({source}): use \
+                     another directory, or the sqlite store"
+                ),
+            ))
+        }
+        _ => StoreFault::io(name, source),
     }
 }
 

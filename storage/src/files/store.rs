@@ -13,6 +13,7 @@ use super::view::{CommitIdentity, StoreView};
 use super::{EntryPlace, StoreFault};
 use crate::directory::FileDirectory;
 use crate::growth::{StoreContents, meets_conditions, plan_growth};
+use crate::whole_store::{ListedStore, LogName, logs_after};
 use crate::{
     CommitOp, CommitOutcome, LogEntry, PAGE_BYTES_MAX, RecordKey, RecordPage, StorageBackend,
     StorageError, StorageQuota, StoredRecord, check_commit, check_log,
@@ -116,7 +117,7 @@ impl FilesStore {
             writer: &writer,
             protocol: &protocol,
         };
-        let view = open_view(&*directory, publisher).map_err(explain_links)?;
+        let view = open_view(&*directory, publisher)?;
         Ok(Self {
             directory,
             options,
@@ -502,6 +503,16 @@ impl StorageBackend for FilesStore {
     }
 }
 
+impl ListedStore for FilesStore {
+    fn list_collections(&self) -> Result<Vec<String>, StorageError> {
+        self.read(|_, state| Ok(state.view.records.collection_names()))
+    }
+
+    fn list_logs(&self, after: Option<&LogName>) -> Result<Vec<LogName>, StorageError> {
+        self.read(|_, state| Ok(logs_after(&state.view.logs, after)))
+    }
+}
+
 /// The contents of a view, as a commit is decided by them.
 struct ViewContents<'a> {
     store: &'a FilesStore,
@@ -535,25 +546,4 @@ fn unknown_outcome(fault: &StoreFault) -> StoreFault {
         StoreFault::Stale => "the files of the store are being packed".to_owned(),
     };
     StoreFault::Told(StorageError::OutcomeUnknown { message })
-}
-
-/// Says what a file system without hard links cannot do.
-fn explain_links(fault: StoreFault) -> StorageError {
-    let unsupported = |source: &std::io::Error| {
-        // Linux answers EPERM for a file system that has none.
-        let kind = source.kind();
-        kind == std::io::ErrorKind::Unsupported || kind == std::io::ErrorKind::PermissionDenied
-    };
-    match fault {
-        StoreFault::Io { place, source } if place.ends_with(".commit") && unsupported(&source) => {
-            crate::check::other_error(
-                "no-hard-links",
-                format!(
-                    "the file system of the store's directory makes no hard links ({source}): use \
-                     another directory, or the sqlite store"
-                ),
-            )
-        }
-        fault => fault.into(),
-    }
 }

@@ -6,6 +6,7 @@ mod chains;
 mod chat;
 mod commands;
 mod coordination;
+mod copies;
 mod damaged_records;
 mod doctor;
 pub(crate) mod fixture;
