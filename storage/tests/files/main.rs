@@ -9,7 +9,11 @@
 
 mod against_memory;
 mod damaged_files;
+mod failing_directory;
+mod failing_operations;
+mod processes;
 mod random_numbers;
 mod schedules;
 mod simulated_disk;
 mod sizes;
+mod whole_copies;

@@ -9,13 +9,15 @@ use threadkeep_storage::{
     CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageBackend, StorageError,
 };
 
-/// Packs after every third commit, with a snapshot almost as often.
+/// Packs after every second commit, with a snapshot almost as often.
 const LAYOUT: SegmentLayout = SegmentLayout {
-    commits: 3,
+    commits: 2,
     bytes: 1 << 20,
     snapshot_bytes: 600,
 };
 const LOG: (&str, &str) = ("history", "t");
+/// Most schedules among which a planted fault is looked for.
+const SCHEDULES_SEARCHED: u64 = 6_000;
 
 /// The answers that the writers of a schedule were given.
 #[derive(Debug, Default)]
@@ -97,21 +99,37 @@ fn read_values(store: &FilesStore) -> Result<Vec<String>, StorageError> {
     }
 }
 
+/// The work of one writer.
+#[derive(Debug, Clone, Copy)]
+struct WriterWork {
+    writer: usize,
+    rounds: u64,
+    /// True to read in each round and append nothing. Such a one never makes names durable by a
+    /// commit of its own.
+    only_reads: bool,
+}
+
 /// Appends the values of one writer, and now and then reads all.
 fn run_writer(
     disk: &Arc<SimulatedDisk>,
-    (writer, appends): (usize, u64),
+    work: WriterWork,
     mut random: RandomNumbers,
     fault: Option<PlantedFault>,
     told: &Mutex<ToldCommits>,
 ) {
+    let WriterWork {
+        writer,
+        rounds,
+        only_reads,
+    } = work;
     let mut seen = 0;
     let Ok(store) = open(disk, writer, fault) else {
         return;
     };
-    for n in 0..appends {
+    for n in 0..rounds {
         let value = format!("writer {writer} value {n}");
-        for _ in 0..200 {
+        let tries = if only_reads { 0 } else { 200 };
+        for _ in 0..tries {
             match append_value(&store, &value) {
                 Ok(true) => {
                     told.lock().unwrap().acknowledged.push(value);
@@ -130,7 +148,7 @@ fn run_writer(
                 }
             }
         }
-        if random.once_in(4) {
+        if only_reads || random.once_in(4) {
             match read_values(&store) {
                 Ok(values) if values.len() >= seen => {
                     seen = values.len();
@@ -161,18 +179,23 @@ fn run_schedule(seed: u64, fault: Option<PlantedFault>) -> Vec<String> {
     let threads: Vec<_> = (1..=writers)
         .map(|writer| {
             let (disk, told) = (Arc::clone(&disk), Arc::clone(&told));
-            let (appends, own) = (4 + random.below(8), RandomNumbers::new(random.next()));
+            let work = WriterWork {
+                writer,
+                rounds: 4 + random.below(8),
+                only_reads: writer > 1 && random.once_in(4),
+            };
+            let own = RandomNumbers::new(random.next());
             std::thread::spawn(move || {
-                run_writer(&disk, (writer, appends), own, fault, &told);
+                run_writer(&disk, work, own, fault, &told);
                 disk.finish_writer();
             })
         })
         .collect();
-    disk.run_schedule(writers, &mut random, power);
+    let power_is_lost = disk.run_schedule(writers, &mut random, power);
     for thread in threads {
         thread.join().unwrap();
     }
-    if power.is_some() {
+    if power_is_lost {
         disk.state.lock().unwrap().lose_power(&mut random);
     }
     let told = Arc::into_inner(told).unwrap().into_inner().unwrap();
@@ -218,7 +241,7 @@ fn find_problems(
 /// Runs schedules until one shows a problem: from the one that showed it when the fault was
 /// planted, so that it is found at once while the protocol stays as it is.
 fn find_first(fault: PlantedFault, from: u64) -> Option<(u64, Vec<String>)> {
-    (from..from + 3_000).find_map(|seed| {
+    (from..from + SCHEDULES_SEARCHED).find_map(|seed| {
         let problems = run_schedule(seed, Some(fault));
         (!problems.is_empty()).then_some((seed, problems))
     })
@@ -238,17 +261,17 @@ fn nothing_is_lost_or_doubled_under_any_schedule() {
 #[test]
 fn every_planted_fault_is_found() {
     let faults = [
-        (PlantedFault::CommitWithoutBaseCheck, 43),
-        (PlantedFault::ReadWithoutBaseCheck, 247),
-        (PlantedFault::ChecksNewestRead, 2_117),
-        (PlantedFault::BaseByNameAlone, 1_645),
-        (PlantedFault::DeletesHighestFirst, 237),
-        (PlantedFault::DeletesNewestEnd, 1),
+        (PlantedFault::CommitWithoutBaseCheck, 0),
+        (PlantedFault::ReadWithoutBaseCheck, 0),
+        (PlantedFault::ChecksNewestRead, 0),
+        (PlantedFault::BaseByNameAlone, 0),
+        (PlantedFault::DeletesHighestFirst, 0),
+        (PlantedFault::DeletesNewestEnd, 0),
         (PlantedFault::RepeatsWithoutConditions, 0),
         (PlantedFault::BelievesBeforeSync, 0),
         (PlantedFault::TakesGoneBaseForCommitted, 0),
-        (PlantedFault::TakesGoneBaseForLost, 42),
-        (PlantedFault::AcknowledgesBeforeSync, 5),
+        (PlantedFault::TakesGoneBaseForLost, 0),
+        (PlantedFault::AcknowledgesBeforeSync, 0),
         (PlantedFault::PublishesBeforeSync, 0),
     ];
     let mut missed = Vec::new();

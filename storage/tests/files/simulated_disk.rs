@@ -94,6 +94,12 @@ struct PlannedStop {
     after: u64,
     /// Steps of others until it goes on.
     steps: u64,
+    /// Steps after the stop began until the power fails: what the writer had done half is then
+    /// what a loss of power meets.
+    power_after: Option<u64>,
+    /// Another writer, which is stopped soon afterwards, before it opens a file: both then meet
+    /// what others did meanwhile.
+    with: Option<usize>,
 }
 
 impl PlannedStop {
@@ -108,12 +114,28 @@ impl PlannedStop {
             StepKind::Read,
             StepKind::Create,
         ];
+        let writer = 1 + random.below(writers as u64) as usize;
+        let other = 1 + random.below(writers as u64) as usize;
         Self {
-            writer: 1 + random.below(writers as u64) as usize,
+            writer,
             kind: kinds[random.below(kinds.len() as u64) as usize],
             after: random.below(12),
             steps: 60 + random.below(900),
+            power_after: random.once_in(4).then(|| 1 + random.below(60)),
+            with: (other != writer && random.once_in(2)).then_some(other),
         }
+    }
+
+    /// The stop of the other writer, where this one has begun.
+    fn draw_second(&self, random: &mut RandomNumbers) -> Option<Self> {
+        Some(Self {
+            writer: self.with?,
+            kind: StepKind::Open,
+            after: random.below(4),
+            steps: self.steps + random.below(60),
+            power_after: None,
+            with: None,
+        })
     }
 }
 
@@ -148,14 +170,14 @@ impl SimulatedDisk {
         Box::new(SimulatedDirectory { disk, writer })
     }
 
-    /// Runs writers 1 to `writers` until all are finished; returns the number of steps. `power` is
-    /// the step at which all of them are killed.
+    /// Runs writers 1 to `writers` until all are finished. `power` is the step at which all of them
+    /// are killed; a stop may bring that step nearer. Returns true if the power is to be lost.
     pub fn run_schedule(
         self: &Arc<Self>,
         writers: usize,
         random: &mut RandomNumbers,
-        power: Option<u64>,
-    ) -> u64 {
+        mut power: Option<u64>,
+    ) -> bool {
         let mut steps = 0;
         // A writer that is stopped does no step until this one.
         let mut stopped = vec![0_u64; writers + 1];
@@ -168,7 +190,7 @@ impl SimulatedDisk {
                 turns = self.changed.wait(turns).unwrap();
             }
             if turns.finished == writers {
-                return steps;
+                return power.is_some();
             }
             if power == Some(steps) {
                 turns.killed = (1..=writers).collect();
@@ -190,6 +212,10 @@ impl SimulatedDisk {
                 if plan.after == 0 {
                     stopped[picked] = steps + plan.steps;
                     plan.after = u64::MAX;
+                    let soon = plan.power_after.map(|after| steps + after);
+                    power = [power, soon].into_iter().flatten().min();
+                    let second = plan.draw_second(random);
+                    plans.extend(second);
                     continue;
                 }
                 plan.after -= 1;

@@ -1,18 +1,23 @@
 //! The files and bytes that a long history takes, and what opening it reads.
 
+use super::failing_directory::{DirectoryCounts, FailingDirectory, PlannedFailure};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use threadkeep_storage::directory::PreopenedDirectory;
 use threadkeep_storage::files::{FilesOptions, FilesStore};
 use threadkeep_storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
 
-fn open(place: &Path) -> FilesStore {
+fn open(place: &Path) -> (FilesStore, Arc<DirectoryCounts>) {
     let options = FilesOptions {
         writer: "w".to_owned(),
         durable: false,
         quota: None,
     };
-    FilesStore::open(Box::new(PreopenedDirectory::new(place)), options).unwrap()
+    let directory = Box::new(PreopenedDirectory::new(place));
+    let (directory, counts) = FailingDirectory::new(directory, PlannedFailure::Never);
+    (FilesStore::open(directory, options).unwrap(), counts)
 }
 
 /// A turn of one of twenty threads: its head, its chain and an entry.
@@ -46,7 +51,7 @@ fn a_long_history_takes_few_files_and_three_times_its_bytes() {
     let count = std::env::var("THREADKEEP_ENTRIES").ok();
     let count: u64 = count.and_then(|text| text.parse().ok()).unwrap_or(3_000);
     let place = tempfile::tempdir().unwrap();
-    let store = open(place.path());
+    let (store, counts) = open(place.path());
     let mut bytes = 0;
     let mut files_most = 0;
     for n in 0..count {
@@ -56,6 +61,9 @@ fn a_long_history_takes_few_files_and_three_times_its_bytes() {
         }
     }
     assert_eq!(store.packing_failure(), None);
+    let usage = store.usage();
+    drop(store);
+    let written = counts.bytes_written.load(Ordering::Relaxed);
     // Most that 100,000 entries may take; a shorter history has fewer segments.
     let most = 1_000.min(count as usize / 256 + 600);
     assert!(files_most <= most, "{files_most} files, at most {most}");
@@ -63,21 +71,28 @@ fn a_long_history_takes_few_files_and_three_times_its_bytes() {
         .unwrap()
         .map(|entry| entry.unwrap().metadata().unwrap().len())
         .sum();
-    let usage = store.usage();
-    drop(store);
     let began = Instant::now();
-    let opened = open(place.path());
-    let newest = opened.read_log("history", "thread 0", 0, 1, true).unwrap();
+    let (opened, counts) = open(place.path());
+    let took = began.elapsed();
+    let reads = counts.operations.load(Ordering::Relaxed);
+    let read = counts.bytes_read.load(Ordering::Relaxed);
     println!(
-        "{count} entries, {bytes} bytes of commits, {kept} bytes and {files_most} files at most on \
-         the disk, {usage:?}; opened in {:?}",
-        began.elapsed()
+        "{count} entries, {bytes} bytes of commits: {written} bytes written, {kept} kept in \
+         {files_most} files at most, {usage:?}; opened in {took:?} by {reads} operations, {read} \
+         bytes read"
     );
+    assert!(written <= 3 * bytes, "{written} bytes written");
+    let newest = opened.read_log("history", "thread 0", 0, 1, true).unwrap();
     assert_eq!(newest[0].position, count.div_ceil(20));
     assert_eq!(opened.usage().commits, count);
     // Places in memory: runs in segments, and the entries of commits that are not packed.
     assert!(
         usage.places < 20 * usage.segments + 2 * 256 + 1,
         "{usage:?}"
+    );
+    // Segments since the newest snapshot, and commits that are in none.
+    assert!(
+        reads < 8 * (usage.segments + usage.loose) + 100,
+        "{reads} operations"
     );
 }
