@@ -19,6 +19,7 @@ mod interrupts;
 mod io_failures;
 mod json;
 mod parallel_processes;
+mod plain_files;
 #[cfg(target_os = "linux")]
 mod read_only;
 mod recover_and_repair;
