@@ -103,7 +103,7 @@ struct PlannedStop {
 }
 
 impl PlannedStop {
-    fn draw(writers: usize, random: &mut RandomNumbers) -> Self {
+    fn draw(writers: usize, pairs: bool, random: &mut RandomNumbers) -> Self {
         let kinds = [
             StepKind::Link,
             StepKind::Link,
@@ -115,7 +115,10 @@ impl PlannedStop {
             StepKind::Create,
         ];
         let writer = 1 + random.below(writers as u64) as usize;
-        let other = 1 + random.below(writers as u64) as usize;
+        let other = match pairs {
+            true => 1 + random.below(writers as u64) as usize,
+            false => writer,
+        };
         Self {
             writer,
             kind: kinds[random.below(kinds.len() as u64) as usize],
@@ -171,18 +174,19 @@ impl SimulatedDisk {
     }
 
     /// Runs writers 1 to `writers` until all are finished. `power` is the step at which all of them
-    /// are killed; a stop may bring that step nearer. Returns true if the power is to be lost.
+    /// are killed; a stop may bring that step nearer. With `pairs` a stop of one writer may bring
+    /// that of another. Returns true if the power is to be lost.
     pub fn run_schedule(
         self: &Arc<Self>,
         writers: usize,
         random: &mut RandomNumbers,
-        mut power: Option<u64>,
+        (mut power, pairs): (Option<u64>, bool),
     ) -> bool {
         let mut steps = 0;
         // A writer that is stopped does no step until this one.
         let mut stopped = vec![0_u64; writers + 1];
         let mut plans: Vec<PlannedStop> = (0..1 + random.below(3))
-            .map(|_| PlannedStop::draw(writers, random))
+            .map(|_| PlannedStop::draw(writers, pairs, random))
             .collect();
         loop {
             let mut turns = self.turns.lock().unwrap();
@@ -214,8 +218,8 @@ impl SimulatedDisk {
                     plan.after = u64::MAX;
                     let soon = plan.power_after.map(|after| steps + after);
                     power = [power, soon].into_iter().flatten().min();
-                    let second = plan.draw_second(random);
-                    plans.extend(second);
+                    let also = plan.draw_second(random);
+                    plans.extend(also);
                     continue;
                 }
                 plan.after -= 1;
