@@ -236,6 +236,8 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
     let repaired = project.json(&["repair"]);
     let (pruned, imported) = state_file_documents(project);
     let clean = project.json(&["audit"]);
+    let copied = project.json(&["copy", "--to", "files"]);
+    assert_eq!(project.json(&["copy", "--to", "sqlite"])["exit"], 0);
     let well = project.json(&["doctor"]);
     let probed = project.json(&["doctor", "--probe", "local"]);
     let store = rusqlite::Connection::open(project.path().join(".ai/threads/registry.db"));
@@ -267,6 +269,7 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
         ("repair", vec![repaired]),
         ("prune", vec![pruned]),
         ("import", vec![imported]),
+        ("copy", vec![copied]),
         ("audit", vec![clean, unclean]),
         ("doctor", vec![well, ill]),
         ("doctor --probe", vec![probed]),

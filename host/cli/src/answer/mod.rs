@@ -4,6 +4,7 @@ mod audit;
 mod budget;
 mod chain;
 mod checkpoints;
+mod copy_store;
 mod decision;
 mod doctor;
 mod external_loop;
@@ -22,6 +23,7 @@ pub use budget::{
 };
 pub use chain::ChainAnswer;
 pub use checkpoints::{CheckpointRow, CheckpointsAnswer, ForkAnswer, TranscriptAnswer};
+pub use copy_store::CopyAnswer;
 pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice};
 pub use doctor::{
     DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
