@@ -19,11 +19,15 @@ mod bindings {
         world: "threads",
         generate_all,
         pub_export_macro: true,
+        skip: ["set-title", "fork", "resume"],
     });
 }
+mod shared_answers;
+
 pub use bindings::*;
 
 use exports::threadkeep::threads as exported;
+use shared_answers::ThreadCall;
 use threadkeep::threads::{clock, library, llm, random, storage, tools, types};
 
 /// The host's ports, over the component's imports.
@@ -146,8 +150,21 @@ impl exported::registry::Guest for ThreadsComponent {
     }
 
     fn get(thread: String) -> Result<types::Thread, types::Error> {
+        let call = shared_answers::take_thread_call();
         call_for(&thread, |service| {
-            let loaded = service.load(&thread)?;
+            let loaded = match call {
+                None => service.load(&thread)?,
+                Some(ThreadCall::SetTitle(title)) => {
+                    // Read before the commit: no error after it may say that nothing was written.
+                    let details = service.details(&service.load(&thread)?)?;
+                    let loaded = service.set_title(&thread, title)?;
+                    return Ok(convert::thread(&loaded, details));
+                }
+                // Its pin was read before the commit.
+                Some(ThreadCall::Fork(version, key, change)) => {
+                    service.fork(&thread, version, &key, change.as_deref())?
+                }
+            };
             let details = service.details(&loaded)?;
             Ok(convert::thread(&loaded, details))
         })
@@ -164,15 +181,6 @@ impl exported::registry::Guest for ThreadsComponent {
             let (page, cursor) = service.list(chosen, limit, cursor)?;
             let needs = service.page_needs(&page)?;
             Ok(convert::row_page(page, needs, cursor))
-        })
-    }
-
-    fn set_title(thread: String, title: Option<String>) -> Result<types::Thread, types::Error> {
-        call_for(&thread, |service| {
-            // Read before the commit: no error after it may say that nothing was written.
-            let details = service.details(&service.load(&thread)?)?;
-            let loaded = service.set_title(&thread, title)?;
-            Ok(convert::thread(&loaded, details))
         })
     }
 
@@ -247,20 +255,6 @@ impl exported::history::Guest for ThreadsComponent {
             service.close(&thread, token, &outcome, result)
         })
         .map(|written| convert::append_to_wit(&written))
-    }
-
-    fn fork(
-        thread: String,
-        version: u64,
-        key: String,
-        change: Option<String>,
-    ) -> Result<types::Thread, types::Error> {
-        call_for(&thread, |service| {
-            let loaded = service.fork(&thread, version, &key, change.as_deref())?;
-            // Its pin was read before the commit.
-            let details = service.details(&loaded)?;
-            Ok(convert::thread(&loaded, details))
-        })
     }
 }
 
@@ -416,22 +410,10 @@ impl exported::runner::Guest for ThreadsComponent {
         about: Option<String>,
     ) -> Result<exported::runner::Handle, types::Error> {
         let (input, about) = (input.as_deref(), about.as_deref());
-        call_for(&thread, |service| {
-            service.start(&thread, input, &holder, &key, about)
-        })
-        .map(convert::handle_to_wit)
-    }
-
-    fn resume(
-        thread: String,
-        input: Option<String>,
-        holder: String,
-        key: String,
-        about: Option<String>,
-    ) -> Result<exported::runner::Handle, types::Error> {
-        let (input, about) = (input.as_deref(), about.as_deref());
-        call_for(&thread, |service| {
-            service.resume(&thread, input, &holder, &key, about)
+        let resumes = shared_answers::is_resume();
+        call_for(&thread, |service| match resumes {
+            true => service.resume(&thread, input, &holder, &key, about),
+            false => service.start(&thread, input, &holder, &key, about),
         })
         .map(convert::handle_to_wit)
     }
