@@ -1,10 +1,12 @@
 //! The component's two sides: ports over its imports, and its exports over the service.
 
 use crate::convert;
-use crate::ports::{HostPorts, LibraryError, ScanPage, StorageError, StoredItem};
-use crate::service::ThreadService;
+use crate::ports::{HostPorts, LibraryError, ScanPage, StepPerformer, StorageError, StoredItem};
+use crate::service::runner::StepHandle;
+use crate::service::{Error, ThreadService};
 use threadkeep_core::plan::StoreWrite;
-use threadkeep_core::runner::CallBill;
+use threadkeep_core::runner::{CallBill, StepOutcome};
+use threadkeep_core::thread::StepKind;
 use threadkeep_core::time::UnixTime;
 
 mod bindings {
@@ -106,15 +108,16 @@ impl HostPorts for ImportedHost {
     }
 }
 
-/// Keeps `llm` and `tools` in the import list. The runner's own loop will call them. A host links
-/// all that the world names from the first day, so adding the loop breaks no host.
-#[used]
-static KEPT_IMPORTS: KeptImports = (llm::complete, tools::call);
-
-type KeptImports = (
-    fn(&llm::Request) -> Result<llm::Completion, llm::LlmError>,
-    fn(&[types::ToolCall]) -> Vec<types::ToolOutcome>,
-);
+impl StepPerformer for ImportedHost {
+    fn perform(&self, step: &StepHandle) -> Result<StepOutcome, Error> {
+        if step.step.kind == Some(StepKind::CallTools) {
+            return convert::round_outcome(tools::call(&convert::tool_calls(step)));
+        }
+        Ok(convert::model_outcome(llm::complete(&convert::request(
+            step,
+        ))))
+    }
+}
 
 thread_local! {
     static SERVICE: ThreadService<ImportedHost> = const { ThreadService::new(ImportedHost) };
@@ -122,7 +125,7 @@ thread_local! {
 
 /// Calls the service for an export that names no thread.
 fn call_service<T>(
-    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, crate::service::Error>,
+    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, Error>,
 ) -> Result<T, types::Error> {
     SERVICE.with(|service| f(service).map_err(|error| convert::error(error, None)))
 }
@@ -130,7 +133,7 @@ fn call_service<T>(
 /// Calls the service for an export that names a thread.
 fn call_for<T>(
     thread: &str,
-    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, crate::service::Error>,
+    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, Error>,
 ) -> Result<T, types::Error> {
     SERVICE.with(|service| f(service).map_err(|error| convert::error(error, Some(thread))))
 }
@@ -419,13 +422,15 @@ impl exported::runner::Guest for ThreadsComponent {
     }
 
     fn run(
-        _: String,
-        _: Option<String>,
-        _: String,
-        _: String,
-        _: u32,
+        thread: String,
+        input: Option<String>,
+        holder: String,
+        key: String,
+        steps: u32,
     ) -> Result<String, types::Error> {
-        Err(convert::not_built_error("runner.run"))
+        call_for(&thread, |service| {
+            service.run(&thread, input.as_deref(), (&holder, &key), steps)
+        })
     }
 
     fn claim(
