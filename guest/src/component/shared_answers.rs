@@ -1,9 +1,9 @@
 //! Exports that answer through the entry point of another one.
 //!
 //! How an answer is written into memory is generated once for each export: 6,000 bytes for a
-//! thread. So exports of equal answers share an entry point: each of these notes what is asked, in place of
-//! the arguments that the other lacks, and enters there. They are skipped where the bindings are
-//! generated.
+//! thread. So exports of equal answers share an entry point: each of these notes what is asked, in
+//! place of the arguments that the other lacks, and enters there. They are skipped where the
+//! bindings are generated.
 
 #![allow(
     unsafe_code,
