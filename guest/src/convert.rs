@@ -331,7 +331,7 @@ fn tool_outcome(place: usize, outcome: types::ToolOutcome) -> Result<ToolOutcome
         state => {
             let names = ["done", "interrupted", "needs-consent"];
             return Err(CoreError::invalid_name(
-                &format!("outcomes[{place}].state"),
+                format!("outcomes[{place}].state"),
                 state,
                 "is not a state of a call",
                 &names,

@@ -410,7 +410,8 @@ impl<P: HostPorts + StepPerformer> ThreadService<P> {
                         run.rest.has_other_holder = true;
                     }
                     ThreadStatus::Running if !is_left => {
-                        if self.go_on_with_held(run, loaded)? {
+                        let goes_on = self.go_on_with_held(run, loaded)?;
+                        if goes_on {
                             return Ok(true);
                         }
                     }
