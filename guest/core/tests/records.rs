@@ -473,6 +473,8 @@ fn checkpoint(loaded: &LoadedThread, prompt: Option<&str>, entries: &[Entry]) ->
         saved_at: "now",
         prompt,
         partial: prompt.map(|_| &partial),
+        round: None,
+        state: None,
     };
     let (mut text, has_prompt) = checkpoint_head(source).unwrap();
     let mut first = !has_prompt;
