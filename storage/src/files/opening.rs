@@ -170,12 +170,30 @@ pub(super) fn open_view(
             make_store(directory, publisher)?;
             continue;
         }
-        match read_view(directory, &listing, publisher.protocol) {
+        let opened = read_view(directory, &listing, publisher.protocol);
+        if is_outdated(directory, &listing, publisher.protocol)? {
+            continue;
+        }
+        match opened {
             Err(fault) if matches!(fault, StoreFault::Stale) || fault.is_missing() => stale = fault,
             opened => return opened,
         }
     }
     Err(stale)
+}
+
+/// True if a listing without a snapshot is older than a snapshot. Before there is one nothing is
+/// deleted; afterwards commit 0 may be gone, and a writer that found the directory empty and was
+/// stopped for long may have made it again, as the beginning of a store that is nobody's.
+fn is_outdated(
+    directory: &dyn FileDirectory,
+    listing: &StoreListing,
+    protocol: &StoreProtocol,
+) -> Result<bool, StoreFault> {
+    if !listing.snapshots.is_empty() || protocol.has(PlantedFault::BelievesOldListing) {
+        return Ok(false);
+    }
+    Ok(!StoreListing::read(directory)?.snapshots.is_empty())
 }
 
 /// Writes commit 0, which makes a store: it has no operations, and its name is that of the store.
@@ -202,6 +220,12 @@ fn read_view(
             let name = commit_name(0);
             let content = read_file(directory, &name)?;
             let (header, _) = read_commit(&content, &name)?;
+            if protocol.syncs_unless(PlantedFault::BelievesBeforeSync) {
+                // Its maker may have been killed before. A loss of power must not keep commit 1 and
+                // take this one.
+                let synced = directory.sync();
+                synced.map_err(|error| StoreFault::io("the directory of the store", error))?;
+            }
             StoreView {
                 tip: (&header).into(),
                 ..StoreView::default()

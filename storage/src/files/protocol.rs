@@ -46,6 +46,8 @@ pub enum PlantedFault {
     TakesGoneBaseForCommitted,
     /// A commit whose base is gone counts as not committed.
     TakesGoneBaseForLost,
+    /// A store is opened by a listing without a snapshot, whatever happened since.
+    BelievesOldListing,
     /// A published commit is acknowledged before its name is durable.
     AcknowledgesBeforeSync,
     /// A file is published before its content is durable.

@@ -281,17 +281,34 @@ fn nothing_is_lost_or_doubled_under_any_schedule() {
     println!("{count} schedules");
 }
 
+/// Symptom: a commit was acknowledged and lost. Cause: a writer found the directory empty and was
+/// stopped; others made the store, packed it and deleted commit 0; the writer made commit 0 again,
+/// and another, whose listing was as old, took that for the whole store. Fix: a listing without a
+/// snapshot counts only if there is none afterwards. Kind: a number that is free again; this one
+/// has no number before it whose file could be looked for.
+#[test]
+fn a_commit_0_that_is_made_again_is_no_store() {
+    let problems = run_schedule(26_078, None);
+    assert!(problems.is_empty(), "{problems:#?}");
+    let problems = run_schedule(26_078, Some(PlantedFault::BelievesOldListing));
+    assert!(
+        !problems.is_empty(),
+        "the schedule does not show it any more"
+    );
+}
+
 #[test]
 fn every_planted_fault_is_found() {
     let faults = [
         (PlantedFault::CommitWithoutBaseCheck, 2),
-        (PlantedFault::ReadWithoutBaseCheck, 210),
-        (PlantedFault::ChecksNewestRead, 568),
-        (PlantedFault::BaseByNameAlone, 1_242),
+        (PlantedFault::ReadWithoutBaseCheck, 0),
+        (PlantedFault::ChecksNewestRead, 0),
+        (PlantedFault::BaseByNameAlone, 0),
         (PlantedFault::DeletesHighestFirst, 11),
         (PlantedFault::DeletesNewestEnd, 0),
         (PlantedFault::RepeatsWithoutConditions, 0),
-        (PlantedFault::BelievesBeforeSync, 1_361),
+        (PlantedFault::BelievesBeforeSync, 0),
+        (PlantedFault::BelievesOldListing, 26_078),
         (PlantedFault::TakesGoneBaseForCommitted, 0),
         (PlantedFault::TakesGoneBaseForLost, 0),
         (PlantedFault::AcknowledgesBeforeSync, 0),
