@@ -14,8 +14,8 @@ const ARGUMENTS_BYTES_MAX: usize = 500;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WaitingCall {
     call: String,
-    name: String,
-    arguments: String,
+    name: Option<String>,
+    arguments: Option<String>,
 }
 
 record!(write WaitingCall { call, name or nothing, arguments or nothing });
@@ -79,16 +79,18 @@ fn waiting_calls(head: &Head, round: Option<&Entry>, detail: NeedsDetail) -> Vec
     let entry = round.filter(|entry| entry.version == version);
     let calls = head.undecided_calls().map(|call| {
         let event = entry.and_then(|entry| entry.events.get(call.index as usize));
-        let (name, arguments) = match event {
-            Some(Event::ToolUse(used)) => (used.name.as_str(), used.arguments.as_str()),
-            _ => ("", ""),
+        let used = match event {
+            Some(Event::ToolUse(used)) => Some(used),
+            _ => None,
         };
         WaitingCall {
             call: call_id(version, call.index),
-            name: name.to_owned(),
-            arguments: match detail {
-                NeedsDetail::Arguments => cut(arguments, ARGUMENTS_BYTES_MAX).to_owned(),
-                NeedsDetail::Ids | NeedsDetail::Names => String::new(),
+            name: used.map(|used| used.name.clone()),
+            arguments: match (detail, used) {
+                (NeedsDetail::Arguments, Some(used)) => {
+                    Some(cut(&used.arguments, ARGUMENTS_BYTES_MAX).to_owned())
+                }
+                _ => None,
             },
         }
     });
