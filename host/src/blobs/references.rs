@@ -44,7 +44,7 @@ pub fn list_unreferenced_blobs(
         return Ok(blobs);
     }
     let mut named = BTreeSet::new();
-    // A message that waits has no chain of its own: it waits in that of its record's name.
+    // The record of a message that waits does not name its chain: the key of the record does.
     for_each_record(storage, "inbox", &mut |name, value| {
         let chain = name.split('\u{1}').next().unwrap_or_default();
         collect_names(value.unwrap_or_default(), chain, &mut named);
