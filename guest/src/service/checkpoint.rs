@@ -153,11 +153,16 @@ impl<P: HostPorts> ThreadService<P> {
             loaded.head.value.version = at;
         }
         let pin = self.pin_if_any(&loaded)?;
+        let overrides = &loaded.thread.value.overrides;
+        let approvals = pin
+            .as_ref()
+            .map_or(&overrides.approvals, |pin| &pin.approvals);
         Ok(checkpoint_head(CheckpointSource {
             loaded: &loaded,
             newest,
             saved_at: &saved.rfc3339(),
             prompt: pin.as_ref().map(|pin| pin.prompt.as_str()),
+            approvals,
             partial: partial.as_ref(),
         })?)
     }

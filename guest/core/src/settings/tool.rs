@@ -147,6 +147,12 @@ fn covers(wide: &str, narrow: &str) -> bool {
 /// unasked about, so it is refused.
 pub(crate) fn parse_approvals(place: &str, fields: &JsonObject<'_>) -> Result<Vec<String>, Error> {
     let patterns = texts_field(place, fields, "approvals")?;
+    check_approvals(place, &patterns)?;
+    Ok(patterns)
+}
+
+/// Refuses patterns of calls that need consent, as [`parse_approvals`] does.
+pub(crate) fn check_approvals(place: &str, patterns: &[String]) -> Result<(), Error> {
     let matches_some = |pattern: &String| {
         let wanted = pattern.strip_prefix("rye.").unwrap_or(pattern);
         match wanted.strip_suffix('*') {
@@ -161,7 +167,7 @@ pub(crate) fn parse_approvals(place: &str, fields: &JsonObject<'_>) -> Result<Ve
         }
     };
     match patterns.iter().find(|pattern| !matches_some(pattern)) {
-        None => Ok(patterns),
+        None => Ok(()),
         Some(pattern) => {
             let problem = "matches no tool: write execute.tool.NAME, with * for any ending";
             Err(Error::invalid(

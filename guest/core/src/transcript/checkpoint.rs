@@ -44,6 +44,8 @@ pub struct CheckpointSource<'a> {
     pub saved_at: &'a str,
     /// The prompt of the thread, once it is pinned.
     pub prompt: Option<&'a str>,
+    /// Patterns of the calls that need consent, but for those of the operator.
+    pub approvals: &'a [String],
     /// The text of a reply that was interrupted, if nothing has answered the request since.
     pub partial: Option<&'a PartialReply>,
 }
@@ -106,6 +108,7 @@ pub fn checkpoint_head(source: CheckpointSource<'_>) -> Result<(String, bool), E
         .add("suspend_metadata", &cause.map(SuspendMetadata))
         .add("hooks", &Vec::<String>::new())
         .add("required_caps", &thread.capabilities)
+        .add("approvals", source.approvals)
         .add("partial_cognition", &source.partial)
         .add("history_version", &head.version)
         .add("model", &thread.model)
