@@ -201,10 +201,10 @@ fn operator_asks_for_approval_by_policy() {
     assert_eq!(free["status"], "completed", "{free}");
 }
 
-/// Symptom: after `approve --no-run` the cause still said that the call waits for a decision, beside
-/// `waits for  a resume`, also in `state.json`; the line of the event `decision` was empty. Cause: the
-/// message of a cause was written when the run stopped, and never again. Fix: each decision writes it
-/// anew. Kind: what is told of a thread is of the version that it is told of.
+/// Symptom: after `approve --no-run` the cause still said that the call waits for a decision,
+/// beside `waits for  a resume`, also in `state.json`; the line of the event `decision` was empty.
+/// Cause: the message of a cause was written when the run stopped, and never again. Fix: each
+/// decision writes it anew. Kind: what is told of a thread is of the version that it is told of.
 #[test]
 fn cause_names_the_calls_that_are_left() {
     let project = project(SCRIPT);
@@ -242,10 +242,11 @@ fn cause_names_the_calls_that_are_left() {
     assert!(text.contains("every call is decided about"), "{text}");
 }
 
-/// Symptom: the advice for several calls was `threadkeep approve t`, which is refused for several; the
-/// calls of `list --json` had empty arguments; a second decision of the same kind was a "decision with
-/// other words, not approve"; a repeated approval of a thread that had completed advised `resume`,
-/// which makes a successor. Fix: each says what is so. Kind: advice that is printed can be followed.
+/// Symptom: the advice for several calls was `threadkeep approve t`, which is refused for several;
+/// the calls of `list --json` had empty arguments; a second decision of the same kind was a
+/// "decision with other words, not approve"; a repeated approval of a thread that had completed
+/// advised `resume`, which makes a successor. Fix: each says what is so. Kind: advice that is
+/// printed can be followed.
 #[test]
 fn advice_about_decisions_can_be_followed() {
     let project = project(SCRIPT);

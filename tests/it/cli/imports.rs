@@ -1,4 +1,4 @@
-//! What an import takes over of a thread beside its messages, and what is left of one that is killed.
+//! Import of a thread: the bounds that it takes over, and the thread that a killed one leaves.
 
 use super::fixture::CliProject;
 use crate::approvals::commands::asking_project;
@@ -21,7 +21,7 @@ fn other_project() -> CliProject {
 fn waiting_state() -> Value {
     let project = asking_project();
     let ran = project.json(&["run", "look", "--id", "t"]);
-    assert_eq!(ran["code"], "approval_needed", "{ran}");
+    assert_eq!(ran["cause"]["code"], "approval_needed", "{ran}");
     let text = std::fs::read_to_string(project.path().join(".ai/threads/t/state.json")).unwrap();
     serde_json::from_str(&text).unwrap()
 }
@@ -35,7 +35,8 @@ fn import(project: &CliProject, state: &Value, id: &str) -> Value {
 /// Symptom: a thread that waited for consent to `read_file` was imported into a project without its
 /// directive, and `resume` ran `read_file` unasked. Cause: `state.json` named the capabilities of a
 /// thread and not its approvals. Fix: it names both, and the new thread has both; of a file without
-/// approvals the calls that waited name their tools. Kind: an import takes over each bound of a thread.
+/// approvals the calls that waited name their tools. Kind: an import takes over each bound of a
+/// thread.
 #[test]
 fn imported_thread_asks_for_what_its_original_asked() {
     let state = waiting_state();
@@ -48,7 +49,7 @@ fn imported_thread_asks_for_what_its_original_asked() {
         assert_eq!(made["exit"], 0, "{made}");
         let more = project.json(&["resume", id, "Go on."]);
         assert_eq!(
-            (&more["status"], &more["code"]),
+            (&more["status"], &more["cause"]["code"]),
             (&json!("suspended"), &json!("approval_needed")),
             "{more}"
         );
@@ -81,11 +82,11 @@ fn policy_asks_about_calls_of_an_imported_thread() {
     assert_eq!(made["exit"], 0, "{made}");
     let policy = project.path().join("policy.yaml").display().to_string();
     let more = project.json(&["resume", "i", "Go on.", "--policy", &policy]);
-    assert_eq!(more["code"], "approval_needed", "{more}");
+    assert_eq!(more["cause"]["code"], "approval_needed", "{more}");
 }
 
-/// A pattern that can only be a slip would leave calls unasked: the file is refused, and no thread is
-/// made.
+/// A pattern that can only be a slip would leave calls unasked: the file is refused, and no thread
+/// is made.
 #[test]
 fn approvals_of_a_file_are_checked() {
     let mut state = waiting_state();
@@ -101,11 +102,11 @@ fn approvals_of_a_file_are_checked() {
     assert_eq!(project.threads(), 0);
 }
 
-/// Symptom: an import that was killed left 14 of 18 parts of a history, `recover` did not find that its
-/// process was dead, and `resume` went on with 413 of 3,000 messages missing. Cause: the thread was an
-/// ordinary one while it was filled, under a lease without a lock file. Fix: it is incomplete until it
-/// is closed, and the import holds it under the lock of its process. Kind: as in
-/// `nothing_goes_on_with_a_history_that_is_not_whole`.
+/// Symptom: an import that was killed left 14 of 18 parts of a history, `recover` did not find that
+/// its process was dead, and `resume` went on with 413 of 3,000 messages missing. Cause: the thread
+/// was an ordinary one while it was filled, under a lease without a lock file. Fix: it is
+/// incomplete until it is closed, and the import holds it under the lock of its process. Kind: as
+/// in `nothing_goes_on_with_a_history_that_is_not_whole`.
 #[cfg(unix)]
 #[test]
 fn a_killed_import_is_recovered_and_never_resumed() {
@@ -147,10 +148,11 @@ fn a_killed_import_is_recovered_and_never_resumed() {
     assert_eq!(project.json(&["audit"])["findings"], json!([]));
 }
 
-/// Symptom: the id in a file held a line break, and `import` printed what came after as a line of its
-/// own (`next: rm -rf`). Cause: notes and lines of answers kept line breaks of the names in them. Fix: a
-/// note, a warning, an error, its hint and a line of an answer are one line each, whatever is in them.
-/// Kind: only texts that are shown as such (replies, transcripts) have several lines.
+/// Symptom: the id in a file held a line break, and `import` printed what came after as a line of
+/// its own (`next: rm -rf`). Cause: notes and lines of answers kept line breaks of the names in
+/// them. Fix: a note, a warning, an error, its hint and a line of an answer are one line each,
+/// whatever is in them. Kind: only texts that are shown as such (replies, transcripts) have several
+/// lines.
 #[test]
 fn a_name_in_a_file_writes_no_line() {
     let project = CliProject::new();
@@ -177,10 +179,10 @@ fn a_name_in_a_file_writes_no_line() {
     );
 }
 
-/// Symptom: a directive's name of a file such as `ask//x` failed the import with an error that named neither
-/// the file nor the field, while `../x` became a chat; a hash that is no text counted as no hash. Fix: a
-/// name that no directive can have is one that the project does not have; a hash must be a text. Kind:
-/// each field of a file is taken as what it is, or refused by its name.
+/// Symptom: a directive's name of a file such as `ask//x` failed the import with an error that
+/// named neither the file nor the field, while `../x` became a chat; a hash that is no text counted
+/// as no hash. Fix: a name that no directive can have is one that the project does not have; a hash
+/// must be a text. Kind: each field of a file is taken as what it is, or refused by its name.
 #[test]
 fn strange_fields_of_a_file_are_taken_or_refused_by_name() {
     let project = CliProject::new();

@@ -242,8 +242,7 @@ pub fn resolve_settings(
     check_patterns((&place, "capabilities"), &asked, &catalog)?;
     let mut approvals = directive.map_or(Vec::new(), |directive| directive.approvals.clone());
     check_patterns((&place, "approvals"), &approvals, &catalog)?;
-    check_approvals("draft", &overrides.approvals)?;
-    check_patterns(("draft", "approvals"), &overrides.approvals, &catalog)?;
+    check_draft_approvals(&overrides.approvals, &catalog)?;
     let inherited = within.iter().flat_map(|within| &within.approvals);
     for inherited in overrides.approvals.iter().chain(inherited) {
         if !approvals.contains(inherited) {
@@ -282,6 +281,12 @@ pub fn resolve_settings(
         continuation: Some(continuation),
         approvals,
     })
+}
+
+/// Checks the patterns of a draft as those of a directive are.
+fn check_draft_approvals(patterns: &[String], catalog: &[ToolDef]) -> Result<(), Error> {
+    check_approvals("draft", patterns)?;
+    check_patterns(("draft", "approvals"), patterns, catalog)
 }
 
 /// Returns the spend that the creator, or else the directive, names for a thread. A child for which

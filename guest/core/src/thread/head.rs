@@ -124,7 +124,8 @@ pub struct Head {
 }
 
 record!(Head {
-    format, status, incomplete or nothing, cause, run, token, holder, expiry, request, due, recency, step,
+    format, status, incomplete or nothing, cause, run, token, holder, expiry, request, due, recency,
+    step,
     phase or nothing, hand_offs or nothing, shortened or nothing, round, hold,
     holds or nothing, charged or nothing, counters, carried_spend or nothing,
     carried_turns or nothing, unusable or nothing, bad_rounds, lost, context, estimated or nothing,

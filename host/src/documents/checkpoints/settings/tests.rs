@@ -212,9 +212,10 @@ fn reasons_are_needed_where_ordinary_triggers_differ() {
     assert!(!needs("checkpoint.triggers.on_suspend.priority", json!(1)));
 }
 
-/// Symptom: `max_checkpoints: 2` alone was refused because of a `keep_last_n: 3` that nobody had written;
-/// an archive in `CHECKPOINTS.d`, which is the copies' own directory where case does not count, was
-/// accepted. Kind: a default gives way to what a file says; names are compared as file systems do.
+/// Symptom: `max_checkpoints: 2` alone was refused because of a `keep_last_n: 3` that nobody had
+/// written; an archive in `CHECKPOINTS.d`, which is the copies' own directory where case does not
+/// count, was accepted. Kind: a default gives way to what a file says; names are compared as file
+/// systems do.
 #[test]
 fn a_default_gives_way_and_own_directories_are_kept() {
     let few = parse(&document("retention.max_checkpoints", 2.into())).unwrap();

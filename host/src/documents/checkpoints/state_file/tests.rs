@@ -108,10 +108,11 @@ fn what_is_no_checkpoint_is_refused_by_name() {
     check(&|d| *d = json!([]), "no JSON object");
 }
 
-/// Symptom: a cap of 1.5, 5.0, 2^40 or 2^64 turns or tokens, or of 1e300 seconds, was dropped without a
-/// word, and the thread got a default, maybe a larger one; so was a cap with a slip in its name. Cause:
-/// a number that did not convert was taken for none. Fix: a whole number is taken however it is
-/// written, and any other cap is refused by its field. Kind: a bound that cannot be kept is not dropped.
+/// Symptom: a cap of 1.5, 5.0, 2^40 or 2^64 turns or tokens, or of 1e300 seconds, was dropped
+/// without a word, and the thread got a default, maybe a larger one; so was a cap with a slip in
+/// its name. Cause: a number that did not convert was taken for none. Fix: a whole number is taken
+/// however it is written, and any other cap is refused by its field. Kind: a bound that cannot be
+/// kept is not dropped.
 #[test]
 fn caps_are_kept_or_refused_by_name() {
     let parse = |limits: &str| {
@@ -147,10 +148,10 @@ fn caps_are_kept_or_refused_by_name() {
     }
 }
 
-/// Symptom: a thread made from the file of one that waited for consent ran that tool unasked. Cause: the
-/// file had no field for the patterns of calls that need consent. Fix: they are in the file, and of a
-/// file without them the calls that waited name their tools. Kind: an import takes over each bound of
-/// a thread, not only its capabilities.
+/// Symptom: a thread made from the file of one that waited for consent ran that tool unasked.
+/// Cause: the file had no field for the patterns of calls that need consent. Fix: they are in the
+/// file, and of a file without them the calls that waited name their tools. Kind: an import takes
+/// over each bound of a thread, not only its capabilities.
 #[test]
 fn approvals_are_those_of_the_file_and_of_calls_that_waited() {
     let mut waiting = document();
