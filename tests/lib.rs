@@ -10,6 +10,8 @@ pub mod canned;
 pub mod corpus;
 #[path = "support/counting_store.rs"]
 pub mod counting_store;
+#[path = "support/crash_points.rs"]
+pub mod crash_points;
 #[path = "support/delegation.rs"]
 pub mod delegation;
 #[path = "support/edited_log.rs"]

@@ -1,10 +1,12 @@
 //! The component's two sides: ports over its imports, and its exports over the service.
 
 use crate::convert;
-use crate::ports::{HostPorts, LibraryError, ScanPage, StorageError, StoredItem};
-use crate::service::ThreadService;
+use crate::ports::{HostPorts, LibraryError, ScanPage, StepPerformer, StorageError, StoredItem};
+use crate::service::runner::StepHandle;
+use crate::service::{Error, ThreadService};
 use threadkeep_core::plan::StoreWrite;
-use threadkeep_core::runner::CallBill;
+use threadkeep_core::runner::{CallBill, StepOutcome};
+use threadkeep_core::thread::StepKind;
 use threadkeep_core::time::UnixTime;
 
 mod bindings {
@@ -19,11 +21,15 @@ mod bindings {
         world: "threads",
         generate_all,
         pub_export_macro: true,
+        skip: ["set-title", "fork", "resume"],
     });
 }
+mod shared_answers;
+
 pub use bindings::*;
 
 use exports::threadkeep::threads as exported;
+use shared_answers::ThreadCall;
 use threadkeep::threads::{clock, library, llm, random, storage, tools, types};
 
 /// The host's ports, over the component's imports.
@@ -102,15 +108,16 @@ impl HostPorts for ImportedHost {
     }
 }
 
-/// Keeps `llm` and `tools` in the import list. The runner's own loop will call them. A host links
-/// all that the world names from the first day, so adding the loop breaks no host.
-#[used]
-static KEPT_IMPORTS: KeptImports = (llm::complete, tools::call);
-
-type KeptImports = (
-    fn(&llm::Request) -> Result<llm::Completion, llm::LlmError>,
-    fn(&[types::ToolCall]) -> Vec<types::ToolOutcome>,
-);
+impl StepPerformer for ImportedHost {
+    fn perform(&self, step: &StepHandle) -> Result<StepOutcome, Error> {
+        if step.step.kind == Some(StepKind::CallTools) {
+            return convert::round_outcome(tools::call(&convert::tool_calls(step)));
+        }
+        Ok(convert::model_outcome(llm::complete(&convert::request(
+            step,
+        ))))
+    }
+}
 
 thread_local! {
     static SERVICE: ThreadService<ImportedHost> = const { ThreadService::new(ImportedHost) };
@@ -118,7 +125,7 @@ thread_local! {
 
 /// Calls the service for an export that names no thread.
 fn call_service<T>(
-    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, crate::service::Error>,
+    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, Error>,
 ) -> Result<T, types::Error> {
     SERVICE.with(|service| f(service).map_err(|error| convert::error(error, None)))
 }
@@ -126,7 +133,7 @@ fn call_service<T>(
 /// Calls the service for an export that names a thread.
 fn call_for<T>(
     thread: &str,
-    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, crate::service::Error>,
+    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, Error>,
 ) -> Result<T, types::Error> {
     SERVICE.with(|service| f(service).map_err(|error| convert::error(error, Some(thread))))
 }
@@ -146,8 +153,21 @@ impl exported::registry::Guest for ThreadsComponent {
     }
 
     fn get(thread: String) -> Result<types::Thread, types::Error> {
+        let call = shared_answers::take_thread_call();
         call_for(&thread, |service| {
-            let loaded = service.load(&thread)?;
+            let loaded = match call {
+                None => service.load(&thread)?,
+                Some(ThreadCall::SetTitle(title)) => {
+                    // Read before the commit: no error after it may say that nothing was written.
+                    let details = service.details(&service.load(&thread)?)?;
+                    let loaded = service.set_title(&thread, title)?;
+                    return Ok(convert::thread(&loaded, details));
+                }
+                // Its pin was read before the commit.
+                Some(ThreadCall::Fork(version, key, change)) => {
+                    service.fork(&thread, version, &key, change.as_deref())?
+                }
+            };
             let details = service.details(&loaded)?;
             Ok(convert::thread(&loaded, details))
         })
@@ -164,15 +184,6 @@ impl exported::registry::Guest for ThreadsComponent {
             let (page, cursor) = service.list(chosen, limit, cursor)?;
             let needs = service.page_needs(&page)?;
             Ok(convert::row_page(page, needs, cursor))
-        })
-    }
-
-    fn set_title(thread: String, title: Option<String>) -> Result<types::Thread, types::Error> {
-        call_for(&thread, |service| {
-            // Read before the commit: no error after it may say that nothing was written.
-            let details = service.details(&service.load(&thread)?)?;
-            let loaded = service.set_title(&thread, title)?;
-            Ok(convert::thread(&loaded, details))
         })
     }
 
@@ -247,20 +258,6 @@ impl exported::history::Guest for ThreadsComponent {
             service.close(&thread, token, &outcome, result)
         })
         .map(|written| convert::append_to_wit(&written))
-    }
-
-    fn fork(
-        thread: String,
-        version: u64,
-        key: String,
-        change: Option<String>,
-    ) -> Result<types::Thread, types::Error> {
-        call_for(&thread, |service| {
-            let loaded = service.fork(&thread, version, &key, change.as_deref())?;
-            // Its pin was read before the commit.
-            let details = service.details(&loaded)?;
-            Ok(convert::thread(&loaded, details))
-        })
     }
 }
 
@@ -416,34 +413,24 @@ impl exported::runner::Guest for ThreadsComponent {
         about: Option<String>,
     ) -> Result<exported::runner::Handle, types::Error> {
         let (input, about) = (input.as_deref(), about.as_deref());
-        call_for(&thread, |service| {
-            service.start(&thread, input, &holder, &key, about)
-        })
-        .map(convert::handle_to_wit)
-    }
-
-    fn resume(
-        thread: String,
-        input: Option<String>,
-        holder: String,
-        key: String,
-        about: Option<String>,
-    ) -> Result<exported::runner::Handle, types::Error> {
-        let (input, about) = (input.as_deref(), about.as_deref());
-        call_for(&thread, |service| {
-            service.resume(&thread, input, &holder, &key, about)
+        let resumes = shared_answers::is_resume();
+        call_for(&thread, |service| match resumes {
+            true => service.resume(&thread, input, &holder, &key, about),
+            false => service.start(&thread, input, &holder, &key, about),
         })
         .map(convert::handle_to_wit)
     }
 
     fn run(
-        _: String,
-        _: Option<String>,
-        _: String,
-        _: String,
-        _: u32,
+        thread: String,
+        input: Option<String>,
+        holder: String,
+        key: String,
+        steps: u32,
     ) -> Result<String, types::Error> {
-        Err(convert::not_built_error("runner.run"))
+        call_for(&thread, |service| {
+            service.run(&thread, input.as_deref(), (&holder, &key), steps)
+        })
     }
 
     fn claim(

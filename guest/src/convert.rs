@@ -39,8 +39,8 @@ use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{due_calls, is_revival};
 use threadkeep_core::runner::{
     CallDecision, CapRaise, DecisionInputs, HolderProof, HostFailure, LlmCompletion, LlmFailure,
-    ReplyBlock, Signal, StepOutcome, StepSubmission, ToolOutcome, ToolState, parse_failure,
-    parse_result_content,
+    ReplyBlock, Signal, StepCall, StepOutcome, StepSubmission, ToolOutcome, ToolState,
+    parse_failure, parse_result_content,
 };
 use threadkeep_core::thread::{DUE_NEW, StepKind};
 use threadkeep_core::time::{NANOS_MAX, UnixTime};
@@ -114,30 +114,13 @@ pub fn handle_to_wit(handed: StepHandle) -> exported::runner::Handle {
 #[inline(never)]
 pub fn step(handed: &StepHandle) -> exported::runner::Step {
     let step = &handed.step;
-    let images = handed.pin.as_deref().is_some_and(|pin| pin.model.images);
     exported::runner::Step {
         kind: step.kind.map_or("finished", StepKind::as_str).to_owned(),
         thread: handed.loaded.thread.value.id.clone(),
         version: step.version,
         deadline: instant(step.deadline),
         request: (step.kind == Some(StepKind::CallLlm)).then(|| request(handed)),
-        calls: step
-            .calls
-            .iter()
-            .map(|call| types::ToolCall {
-                thread: handed.loaded.thread.value.id.clone(),
-                version: call.version,
-                index: call.index,
-                id: call_id(call.version, call.index),
-                origin: "model".to_owned(),
-                name: call.name.clone(),
-                arguments: call.arguments.clone(),
-                idempotent: call.idempotent,
-                approved: call.approved,
-                timeout: call.timeout.min(COUNT_CAP_MAX) as u32,
-                images,
-            })
-            .collect(),
+        calls: tool_calls(handed),
         until: step.until.map(instant),
         concerns_others: handed.concerns_others,
         more: match (&handed.summary, &handed.more) {
@@ -146,6 +129,26 @@ pub fn step(handed: &StepHandle) -> exported::runner::Step {
             (None, None) => "{}".to_owned(),
         },
     }
+}
+
+#[inline(never)]
+pub fn tool_calls(handed: &StepHandle) -> Vec<types::ToolCall> {
+    let images = handed.pin.as_deref().is_some_and(|pin| pin.model.images);
+    let calls = handed.step.calls.iter();
+    let call_to_wit = |call: &StepCall| types::ToolCall {
+        thread: handed.loaded.thread.value.id.clone(),
+        version: call.version,
+        index: call.index,
+        id: call_id(call.version, call.index),
+        origin: "model".to_owned(),
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+        idempotent: call.idempotent,
+        approved: call.approved,
+        timeout: call.timeout.min(COUNT_CAP_MAX) as u32,
+        images,
+    };
+    calls.map(call_to_wit).collect()
 }
 
 /// Returns what a step says that asks for a summary: how full the window of the thread is.
@@ -163,7 +166,7 @@ fn summarizing(handed: &StepHandle) -> String {
 /// Builds the request of a model call. Prompt and tools go only with the first request of a driver
 /// that holds nothing yet. A request for a summary is whole, and has no tools.
 #[inline(never)]
-fn request(handed: &StepHandle) -> llm::Request {
+pub fn request(handed: &StepHandle) -> llm::Request {
     let pin = handed.pin.as_deref();
     let mut request = llm::Request {
         thread: handed.loaded.thread.value.id.clone(),
@@ -241,17 +244,9 @@ pub fn submission(
     outcome: exported::runner::Outcome,
 ) -> Result<StepSubmission, Error> {
     let outcome = match outcome {
-        exported::runner::Outcome::Completion(completion) => {
-            StepOutcome::Completion(completion_in(completion))
-        }
-        exported::runner::Outcome::Failure(failed) => StepOutcome::Failure(failure(failed)),
-        exported::runner::Outcome::Outcomes(outcomes) => StepOutcome::ToolOutcomes(
-            outcomes
-                .into_iter()
-                .enumerate()
-                .map(|(place, outcome)| tool_outcome(place, outcome))
-                .collect::<Result<_, _>>()?,
-        ),
+        exported::runner::Outcome::Completion(completion) => model_outcome(Ok(completion)),
+        exported::runner::Outcome::Failure(failed) => model_outcome(Err(failed)),
+        exported::runner::Outcome::Outcomes(outcomes) => round_outcome(outcomes)?,
         exported::runner::Outcome::Waited => StepOutcome::Waited,
         exported::runner::Outcome::Stopped(failed) => StepOutcome::Stopped(failure(failed)),
         exported::runner::Outcome::Other(text) => return Err(other_kind_error("outcome", &text)),
@@ -262,6 +257,25 @@ pub fn submission(
         outcome,
         inputs: DecisionInputs::default(),
     })
+}
+
+/// Converts what a model call came to.
+#[inline(never)]
+pub fn model_outcome(answer: Result<llm::Completion, llm::LlmError>) -> StepOutcome {
+    match answer {
+        Ok(completion) => StepOutcome::Completion(completion_in(completion)),
+        Err(failed) => StepOutcome::Failure(failure(failed)),
+    }
+}
+
+/// Converts what a round of tools came to.
+#[inline(never)]
+pub fn round_outcome(outcomes: Vec<types::ToolOutcome>) -> Result<StepOutcome, Error> {
+    let outcomes = outcomes.into_iter().enumerate();
+    let outcomes = outcomes.map(|(place, outcome)| tool_outcome(place, outcome));
+    Ok(StepOutcome::ToolOutcomes(
+        outcomes.collect::<Result<_, _>>()?,
+    ))
 }
 
 fn completion_in(completion: llm::Completion) -> LlmCompletion {
@@ -317,7 +331,7 @@ fn tool_outcome(place: usize, outcome: types::ToolOutcome) -> Result<ToolOutcome
         state => {
             let names = ["done", "interrupted", "needs-consent"];
             return Err(CoreError::invalid_name(
-                &format!("outcomes[{place}].state"),
+                format!("outcomes[{place}].state"),
                 state,
                 "is not a state of a call",
                 &names,

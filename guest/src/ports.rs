@@ -1,7 +1,10 @@
 //! The functions that the service needs of its host, in core types. The component implements them
 //! over its imports, tests and benchmarks over a native store.
 
+use crate::service::Error;
+use crate::service::runner::StepHandle;
 use threadkeep_core::plan::StoreWrite;
+use threadkeep_core::runner::StepOutcome;
 use threadkeep_core::time::UnixTime;
 
 /// A record as it was read.
@@ -123,4 +126,14 @@ pub trait HostPorts {
     fn library(&self, kind: &str, names: &[&str]) -> Result<Vec<Option<String>>, LibraryError>;
     /// `library.names`.
     fn library_names(&self, kind: &str) -> Result<Vec<String>, LibraryError>;
+}
+
+/// Performs steps for the loop inside the component.
+pub trait StepPerformer {
+    /// Makes the model call of a step, whose messages are all of the request, or runs its round of
+    /// tools. Any other step is not performed.
+    ///
+    /// # Errors
+    /// If the host's answer has not the form that its contract gives it.
+    fn perform(&self, step: &StepHandle) -> Result<StepOutcome, Error>;
 }

@@ -10,7 +10,7 @@ mod private;
 
 pub use locks::{
     HolderLock, HolderState, NATIVE_PREFIX, check_locks_dir, dead_processes, dead_processes_since,
-    holder_state, lock_file_place, mark_caught_up, remove_lock_files,
+    holder_state, live_processes, lock_file_place, mark_caught_up, remove_lock_files,
 };
 pub(crate) use private::{check_written_by_owner, has_one_name, open_private, private_child_dir};
 

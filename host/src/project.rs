@@ -3,8 +3,15 @@
 
 mod read_only;
 mod recovery;
+mod store;
+mod store_choice;
+mod transfer;
 
 pub use recovery::RecoverError;
+pub use store::{FILES_STORE, ProjectStore, STORE, open_files_store};
+pub use transfer::{
+    REPLACED_DIRECTORY, StoreTransfer, TransferError, TransferStep, transfer_store,
+};
 
 use crate::authority::{self, AuthorityError, EnvironmentSnapshot, HolderLock, ProjectDir};
 use crate::ceilings::{CeilingGuard, UsageBook};
@@ -20,7 +27,7 @@ use crate::library::{LibraryError, TenantLibrary};
 use crate::models::{FailureKind, ModelFailure, ModelProvider, scripted::ScriptedProvider};
 use crate::probe::{self, ProbeReport};
 #[cfg(feature = "sqlite")]
-use crate::storage::sqlite::{SqliteOptions, SqliteStore, StorePool};
+use crate::storage::sqlite::StorePool;
 use crate::storage::{StorageBackend, StorageError};
 use crate::tenant::Tenant;
 use crate::tools::{JoinedTools, ToolSet, files::FilesTools};
@@ -29,9 +36,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The file of the SQLite store, in `.ai/threads`.
-pub const STORE: &str = "registry.db";
+use store::open_store;
 
 /// Reason why a project cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +48,32 @@ pub enum ProjectError {
     /// The store cannot be opened.
     #[error("the store .ai/threads/{STORE} cannot be opened: {0}")]
     Store(#[from] StorageError),
+    /// The store of files cannot be opened.
+    #[error("the store .ai/threads/{FILES_STORE} cannot be opened: {0}")]
+    FilesStore(StorageError),
+    /// The project has another store than the one that was asked for.
+    #[error(
+        "the store {} was asked for, and the project keeps its threads in .ai/threads/{}",
+        .asked.word(), .there.place()
+    )]
+    OtherStore {
+        /// The store that was asked for.
+        asked: ProjectStore,
+        /// The store that is there.
+        there: ProjectStore,
+    },
+    /// The project has two stores, and nobody said which counts.
+    #[error(
+        "the project has two stores, .ai/threads/{STORE} and .ai/threads/{FILES_STORE}: move away \
+         the one that does not count, or name the other"
+    )]
+    TwoStores,
+    /// Another process copies the store.
+    #[error("the store is being copied by the process {copier}")]
+    BeingCopied {
+        /// The nonce of the process, which names its lock file.
+        copier: String,
+    },
 }
 
 /// Reason why the settings of a project are refused.
@@ -86,8 +117,11 @@ pub struct ProjectOptions {
     pub environment: EnvironmentSnapshot,
     /// A script that answers for every model instead of its provider.
     pub script: Option<ScriptedProvider>,
-    /// The store; `None` is SQLite in `.ai/threads`.
+    /// The store; `None` is one in `.ai/threads`.
     pub store: Option<Arc<dyn StorageBackend>>,
+    /// The kind of the store in `.ai/threads`; `None` is the one that is there, SQLite in a new
+    /// project.
+    pub backend: Option<ProjectStore>,
     /// The stores of the process, where it has many projects. This project's store then opens on
     /// first use and closes when idle, and the calls that need it report its errors. Without it,
     /// the store is open as long as the project.
@@ -105,6 +139,7 @@ impl ProjectOptions {
             environment: EnvironmentSnapshot::default(),
             script: None,
             store: None,
+            backend: None,
             #[cfg(feature = "sqlite")]
             stores: None,
             tools: Vec::new(),
@@ -123,11 +158,12 @@ impl OpenProject {
         options: ProjectOptions,
     ) -> Result<Self, ProjectError> {
         let threads = project.threads_dir_or_create()?;
+        let lock = HolderLock::acquire(&threads)?;
+        store_choice::check_no_copy(&threads, Some(&lock))?;
         let storage = match &options.store {
             Some(store) => Arc::clone(store),
             None => open_store(&threads, &options)?,
         };
-        let lock = HolderLock::acquire(&threads)?;
         Self::with_storage(
             engine,
             project,
@@ -304,38 +340,6 @@ fn usage_log(tenant: &Tenant, threads: &Dir) -> Result<Arc<PostRunWork>, Authori
         threads.map_err(|error| AuthorityError::from_io(authority::THREADS_PATH, error))?;
     let log = Arc::new(UsageLog::new(tenant.clone(), threads));
     Ok(Arc::new(PostRunWork::new(log, USAGE_TIME_MAX)))
-}
-
-#[cfg(feature = "sqlite")]
-fn open_store(
-    threads: &Dir,
-    options: &ProjectOptions,
-) -> Result<Arc<dyn StorageBackend>, ProjectError> {
-    let own = SqliteOptions {
-        quota_bytes: options.policy.quota_bytes,
-        ..SqliteOptions::local()
-    };
-    let Some(stores) = &options.stores else {
-        return Ok(Arc::new(SqliteStore::open(threads, STORE, own)?));
-    };
-    let threads = threads.try_clone();
-    let threads =
-        threads.map_err(|error| AuthorityError::from_io(authority::THREADS_PATH, error))?;
-    Ok(Arc::new(stores.store(
-        move || threads.try_clone(),
-        STORE,
-        own,
-    )))
-}
-
-#[cfg(not(feature = "sqlite"))]
-fn open_store(_: &Dir, _: &ProjectOptions) -> Result<Arc<dyn StorageBackend>, ProjectError> {
-    let message = "this build has no sqlite: give a store".to_owned();
-    Err(StorageError::Other {
-        code: "no-sqlite",
-        message,
-    }
-    .into())
 }
 
 /// Most models that are kept: far more than a table has at once, for a process that outlives

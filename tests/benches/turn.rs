@@ -27,6 +27,7 @@ mod tenant;
 #[path = "turn/world.rs"]
 mod world;
 
+use candidates::BenchStore;
 use threadkeep::storage::sqlite::CommitDurability;
 
 /// Steps of each candidate before measuring begins: they warm caches, statements and code.
@@ -121,11 +122,28 @@ fn print_places(steps: &dyn Fn(usize) -> usize) {
         "  {:16} {:>9} {:>9} {:>9} {:>10} {:>9} {:>7}",
         "store", "root", "child", "link", "root/child", "root/link", "goal"
     );
-    let normal = Some(CommitDurability::Normal);
-    for (name, durability) in [("memory", None), ("sqlite NORMAL", normal)] {
-        let steps = steps(STEPS);
-        let [root, child, link] =
-            candidates::compare_places(durability, WARM_STEPS.min(steps), steps);
+    let stores = [
+        ("memory", BenchStore::Memory, STEPS),
+        (
+            "sqlite NORMAL",
+            BenchStore::Sqlite(CommitDurability::Normal),
+            STEPS,
+        ),
+        (
+            "files, no sync",
+            BenchStore::Files { durable: false },
+            STEPS,
+        ),
+        (
+            "sqlite FULL",
+            BenchStore::Sqlite(CommitDurability::Full),
+            STEPS_DURABLE,
+        ),
+        ("files", BenchStore::Files { durable: true }, STEPS_DURABLE),
+    ];
+    for (name, store, count) in stores {
+        let steps = steps(count);
+        let [root, child, link] = candidates::compare_places(store, WARM_STEPS.min(steps), steps);
         let [shown_root, shown_child, shown_link] = [root, child, link].map(figures::micros);
         println!(
             "  {name:16} {shown_root:>9} {shown_child:>9} {shown_link:>9} {:>10} {:>9} {:>7}",

@@ -15,6 +15,7 @@ mod guide;
 mod history;
 mod hostile;
 mod hosts;
+mod inner_runs;
 mod ledger;
 mod models;
 mod paths;

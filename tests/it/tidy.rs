@@ -111,6 +111,11 @@ fn unsafe_code_is_where_the_design_allows_it() {
 }
 
 #[test]
+fn no_code_of_the_component_sorts() {
+    check_files(sorting_code);
+}
+
+#[test]
 fn there_are_no_stray_files() {
     check_files(stray_file);
 }
@@ -215,6 +220,21 @@ fn forbidden_unsafe(file: &SourceFile) -> Vec<String> {
     )]
 }
 
+/// Calls of the standard library's sorts in code of the component (ARCHITECTURE.md, Contract).
+fn sorting_code(file: &SourceFile) -> Vec<String> {
+    let component = file.is("rs") && file.path.starts_with("guest/");
+    let tests = file.path.contains("/tests/") || file.path.ends_with("tests.rs");
+    if !component || tests {
+        return Vec::new();
+    }
+    let code = rust_text::without_literals(&file.text);
+    let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let lines = code.lines().enumerate();
+    let sorts = lines.filter(|(_, line)| line.contains(".sort"));
+    let say = |(at, _)| format!("{}:{}: the component sorts nothing", file.path, at + 1);
+    sorts.map(say).collect()
+}
+
 /// Compares the guide's list of enums that may grow with their `non_exhaustive` attributes, both
 /// ways.
 fn growth_problems(file: &SourceFile) -> Vec<String> {
@@ -304,7 +324,7 @@ mod tests {
     #[test]
     fn untidy_files_are_found() {
         let body = "    x();\n".repeat(FUNCTION_LINES_MAX - 1);
-        let cases: [(FileCheck, SourceFile, usize); 15] = [
+        let cases: [(FileCheck, SourceFile, usize); 18] = [
             (
                 long_functions,
                 file("a.rs", &format!("fn f() {{\n{body}}}\n")),
@@ -348,6 +368,16 @@ mod tests {
                 file(UNSAFE[0], "#![allow(unsafe_code)]"),
                 0,
             ),
+            (sorting_code, file("guest/src/a.rs", "names.sort();\n"), 1),
+            (
+                sorting_code,
+                file(
+                    "guest/src/a.rs",
+                    "#[cfg(test)]\nmod tests {\nx.sort();\n}\n",
+                ),
+                0,
+            ),
+            (sorting_code, file("host/src/a.rs", "names.sort();\n"), 0),
             (stray_file, file("host/registry.db", ""), 1),
             (stray_file, file("notes", ""), 1),
             (stray_file, file("tests/fixtures/v1/registry.db", ""), 0),

@@ -321,3 +321,35 @@ impl StreamReader {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }
+
+/// Wraps a command so that it runs in a terminal, which `script` of util-linux makes; its input and
+/// output pass through. `None`, with a printed line, where there is no such program; in CI the test
+/// fails instead.
+///
+/// # Panics
+/// In CI, if there is no `script`.
+pub fn in_terminal(command: &Command) -> Option<Command> {
+    let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<String> = words.map(quoted).collect();
+    let mut wrapped = Command::new("script");
+    wrapped
+        .args(["-q", "-e", "-c", &words.join(" "), "/dev/null"])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    for (name, value) in command.get_envs() {
+        value.map(|value| wrapped.env(name, value));
+    }
+    if let Some(folder) = command.get_current_dir() {
+        wrapped.current_dir(folder);
+    }
+    let there = Command::new("script").arg("--version").output().is_ok();
+    if !there {
+        assert!(std::env::var_os("CI").is_none(), "script is not installed");
+        println!("skipped: script is not installed");
+    }
+    there.then_some(wrapped)
+}

@@ -20,6 +20,21 @@ pub enum DeathPoint {
     Away(u64),
 }
 
+impl DeathPoint {
+    /// The store lives.
+    pub const NEVER: Self = Self::Before(u64::MAX);
+
+    /// The deaths at a commit: each way in which a process or its store can fail there.
+    pub fn all_at(commit: u64) -> [Self; 4] {
+        [
+            Self::Before(commit),
+            Self::After(commit),
+            Self::Unknown(commit),
+            Self::UnknownLost(commit),
+        ]
+    }
+}
+
 /// A store is alive, dead, or away for one call.
 const ALIVE: u64 = 0;
 const DEAD: u64 = 1;

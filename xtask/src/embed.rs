@@ -45,7 +45,8 @@ const PROFILE: [&str; 4] = [
     "--config=profile.dev.package.\"*\".debug=0",
 ];
 
-/// Checks the library with each feature set: no warning, and no forbidden dependency.
+/// Checks the library with each feature set: no warning, and no forbidden dependency. Checks the
+/// store of the bundle for its target.
 pub fn check_features() -> Result<()> {
     setup::run()?;
     component::run()?;
@@ -59,7 +60,19 @@ pub fn check_features() -> Result<()> {
         let tree = dependency_names(set)?;
         check_tree(set, own, foreign, &tree)?;
     }
-    Ok(())
+    check_store_under_wasi()
+}
+
+/// Checks that the store of plain files builds for WASI, without the directories of cap-std, which
+/// do not.
+fn check_store_under_wasi() -> Result<()> {
+    println!("the store of plain files under WASI");
+    setup::add_target(setup::WASI_TARGET)?;
+    let mut clippy = process::locked_cargo("clippy");
+    clippy
+        .args(["--package", "threadkeep-storage", "--lib"])
+        .args(["--target", setup::WASI_TARGET]);
+    process::run(clippy.args(["--", "-D", "warnings"]))
 }
 
 fn feature_arguments(set: &str) -> [&str; 3] {
@@ -148,7 +161,13 @@ pub fn check_package() -> Result<()> {
 fn build_package() -> Result<PathBuf> {
     let mut cargo = process::cargo();
     cargo.args(["package", "--no-verify", "--allow-dirty", "--offline"]);
-    for package in ["threadkeep", "threadkeep-cli", "threadkeep-units"] {
+    let packages = [
+        "threadkeep",
+        "threadkeep-cli",
+        "threadkeep-storage",
+        "threadkeep-units",
+    ];
+    for package in packages {
         cargo.args(["--package", package]);
     }
     process::run(&mut cargo)?;

@@ -8,30 +8,34 @@ use std::path::Path;
 /// The target of the component: no WASI, so that it can import nothing but our interfaces.
 pub const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
+/// The target of the store of plain files in the bundle.
+pub const WASI_TARGET: &str = "wasm32-wasip2";
+
 /// Adds the target, then fetches every crate, so that later commands need no network.
 pub fn run() -> Result<()> {
-    add_target()?;
+    add_target(WASM_TARGET)?;
     fetch()
 }
 
-fn add_target() -> Result<()> {
-    if target_is_installed() {
+/// Adds a target to the compiler, unless it has it.
+pub fn add_target(target: &str) -> Result<()> {
+    if target_is_installed(target) {
         return Ok(());
     }
-    println!("adding the Rust target {WASM_TARGET}");
+    println!("adding the Rust target {target}");
     let mut rustup = process::program("rustup");
-    process::run(rustup.args(["target", "add", WASM_TARGET])).with_context(|| {
+    process::run(rustup.args(["target", "add", target])).with_context(|| {
         format!(
-            "the Rust target {WASM_TARGET} is missing: connect to the network and run `rustup \
-             target add {WASM_TARGET}`"
+            "the Rust target {target} is missing: connect to the network and run `rustup \
+             target add {target}`"
         )
     })
 }
 
 /// Asks the compiler, not rustup: a distribution's own Rust may carry the target.
-fn target_is_installed() -> bool {
+fn target_is_installed(target: &str) -> bool {
     let mut rustc = process::program("rustc");
-    rustc.args(["--print", "target-libdir", "--target", WASM_TARGET]);
+    rustc.args(["--print", "target-libdir", "--target", target]);
     process::output(&mut rustc).is_some_and(|folder| Path::new(&folder).is_dir())
 }
 

@@ -474,6 +474,8 @@ fn checkpoint(loaded: &LoadedThread, prompt: Option<&str>, entries: &[Entry]) ->
         prompt,
         approvals: &loaded.thread.value.overrides.approvals,
         partial: prompt.map(|_| &partial),
+        round: None,
+        state: None,
     };
     let (mut text, has_prompt) = checkpoint_head(source).unwrap();
     let mut first = !has_prompt;

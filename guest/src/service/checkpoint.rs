@@ -8,7 +8,7 @@ use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, Event};
 use threadkeep_core::plan::LoadedThread;
-use threadkeep_core::thread::StepKind;
+use threadkeep_core::thread::{StepKind, ThreadStatus};
 use threadkeep_core::transcript::{
     CHECKPOINT_END, CheckpointSource, PartialReply, checkpoint_head, push_checkpoint_messages,
 };
@@ -144,6 +144,11 @@ impl<P: HostPorts> ThreadService<P> {
     ) -> Result<(String, bool), Error> {
         let newest = at == loaded.head.value.version;
         let mut saved = self.ports.now();
+        let state = match loaded.head.value.state {
+            Some(_) => Some(self.state_at(&loaded, at)?),
+            None => None,
+        };
+        let state = state.filter(|state| !state.is_empty());
         let partial = match newest {
             true => self.partial_reply(&loaded)?,
             false => None,
@@ -157,6 +162,12 @@ impl<P: HostPorts> ThreadService<P> {
         let approvals = pin
             .as_ref()
             .map_or(&overrides.approvals, |pin| &pin.approvals);
+        let head = &loaded.head.value;
+        let stopped = newest && head.status == ThreadStatus::Suspended;
+        let round = match stopped && head.undecided_calls().next().is_some() {
+            true => self.round(&loaded)?,
+            false => None,
+        };
         Ok(checkpoint_head(CheckpointSource {
             loaded: &loaded,
             newest,
@@ -164,6 +175,8 @@ impl<P: HostPorts> ThreadService<P> {
             prompt: pin.as_ref().map(|pin| pin.prompt.as_str()),
             approvals,
             partial: partial.as_ref(),
+            round: round.as_ref(),
+            state: state.as_ref(),
         })?)
     }
 

@@ -324,7 +324,7 @@ fn is_new(head: &Head) -> bool {
 }
 
 /// Returns true if the thread was interrupted, whatever the operator's caps are.
-fn is_interrupted(loaded: &LoadedThread) -> bool {
+pub(super) fn is_interrupted(loaded: &LoadedThread) -> bool {
     let (head, chain) = (&loaded.head.value, &loaded.chain.value);
     head.status == ThreadStatus::Suspended
         && wait_standing(head, !chain.has_account(), ThreadCaps::NONE) == WaitStanding::Interrupted

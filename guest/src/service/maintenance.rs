@@ -72,7 +72,7 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Closes a run; returns false if another call has closed it in the meantime.
-    fn close_run(&self, dead: &[String], loaded: &LoadedThread) -> Result<bool, Error> {
+    pub(super) fn close_run(&self, dead: &[String], loaded: &LoadedThread) -> Result<bool, Error> {
         let done = self.decide(&loaded.thread.value.id, &|loaded, moment| {
             if loaded.head.value.status != ThreadStatus::Running || !is_dead(dead, loaded) {
                 return Ok(CommitDecision::Repeat);

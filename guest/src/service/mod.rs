@@ -15,6 +15,7 @@ pub mod due;
 pub mod due_entries;
 mod fork;
 pub mod history;
+mod inner_loop;
 pub mod ledger;
 pub mod live_window;
 pub mod maintenance;

@@ -1,6 +1,7 @@
 //! Every command and option, with its help. The words are those of the documentation.
 
 mod budget;
+mod copy_store;
 mod decisions;
 mod external_loop;
 mod state_files;
@@ -9,6 +10,7 @@ mod versions;
 pub use budget::{
     BillArgs, BudgetArgs, BudgetCommand, EstimateArgs, HoldArgs, ReleaseArgs, SettleArgs, TreeArgs,
 };
+pub use copy_store::{CopyArgs, DurableStoreKind};
 pub use decisions::{AnswerArgs, ApproveArgs, DecidedArgs, DenyArgs};
 pub use external_loop::{AppendArgs, CloseArgs, CloseOutcome, OpenArgs};
 pub use state_files::{ImportArgs, PruneArgs};
@@ -89,8 +91,9 @@ pub struct CommonArgs {
     /// The project: the directory that holds `.ai` [default: .]
     #[arg(long, global = true, value_name = "DIR")]
     pub project: Option<PathBuf>,
-    /// Where threads are kept: in `.ai/threads/registry.db`, or in memory until the command ends
-    /// [default: sqlite]
+    /// Where threads are kept: in `.ai/threads/registry.db`, in plain files in
+    /// `.ai/threads/store.d`, or in memory until the command ends [default: the one that is there,
+    /// sqlite in a new project]
     #[arg(long, global = true, value_name = "KIND")]
     pub store: Option<StoreKind>,
     /// Answer for every model from this script: `scripted:FILE` [default: as .ai/config/models.yaml
@@ -111,6 +114,8 @@ pub struct CommonArgs {
 pub enum StoreKind {
     /// In `.ai/threads/registry.db`.
     Sqlite,
+    /// In plain files in `.ai/threads/store.d`, which hosts without SQLite share.
+    Files,
     /// Nowhere: gone when the command ends.
     Memory,
 }
@@ -183,6 +188,8 @@ pub enum CliCommand {
     Prune(PruneArgs),
     /// Make a thread from a state.json, with its messages as history
     Import(ImportArgs),
+    /// Move the threads to the other kind of store, audited before it counts
+    Copy(CopyArgs),
     /// Check that histories, heads, accounts, indexes and documents agree; writes nothing
     #[command(after_help = AUDITS)]
     Audit,
@@ -339,6 +346,9 @@ pub struct MessageArgs {
     pub thread: String,
     /// The text of the message
     pub text: String,
+    /// An image that it shows to the model (png, jpeg, gif or webp); may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub image: Vec<PathBuf>,
 }
 
 /// The arguments of `title`.
@@ -379,6 +389,9 @@ pub struct ResumeArgs {
     /// The same message
     #[arg(long, value_name = "TEXT")]
     pub message: Option<String>,
+    /// An image that the message shows to the model (png, jpeg, gif or webp); may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub image: Vec<PathBuf>,
 }
 
 /// The arguments of `list`.

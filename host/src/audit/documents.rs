@@ -6,7 +6,7 @@ use super::{
     printable_text,
 };
 use crate::authority::AuthorityError;
-use crate::documents::{DocumentError, DocumentState, ThreadDocuments};
+use crate::documents::{DocumentError, DocumentState, DocumentStates, ThreadDocuments};
 use crate::error::CallError;
 use crate::project::OpenProject;
 use crate::tenant::{PAGE_THREADS_MAX, Tenant};
@@ -144,11 +144,7 @@ async fn compare_documents(
     let mut before: Option<Vec<String>> = None;
     loop {
         let others = match documents.check(thread).await {
-            Ok(states) => find_differing([
-                ("thread.json", states.thread),
-                ("transcript.jsonl", states.jsonl),
-                ("transcript.md", states.markdown),
-            ]),
+            Ok(states) => find_differing(&states),
             Err(DocumentError::Call(CallError::Refused(wit::Error::Corrupt(why)))) => {
                 named.report_unreadable(report, thread, &why.message);
                 return Ok(());
@@ -184,11 +180,24 @@ async fn compare_documents(
     }
 }
 
-fn find_differing(states: [(&str, DocumentState); 3]) -> Vec<String> {
-    let others = states
-        .into_iter()
-        .filter(|(_, state)| *state == DocumentState::Other);
-    others
+fn find_differing(states: &DocumentStates) -> Vec<String> {
+    let documents = [
+        ("thread.json", states.thread),
+        ("transcript.jsonl", states.jsonl),
+        ("transcript.md", states.markdown),
+        ("state.json", states.checkpoint),
+    ];
+    let others = documents.into_iter();
+    let others = others.filter(|(_, state)| *state == DocumentState::Other);
+    let mut found: Vec<String> = others
         .map(|(name, _)| format!("another text in {name}: somebody changed it"))
-        .collect()
+        .collect();
+    if states.is_checkpoint_overdue {
+        found.push(
+            "a state.json of before the thread stopped: it was not saved since, and nobody is \
+             saving it"
+                .to_owned(),
+        );
+    }
+    found
 }

@@ -153,21 +153,31 @@ pub fn holder_state(threads: &Dir, holder: &str) -> Result<HolderState, Authorit
 /// The nonces of dead processes that have lock files; at most [`LOCK_FILES_MAX`] files are
 /// examined.
 pub fn dead_processes(threads: &Dir) -> Result<Vec<String>, AuthorityError> {
+    processes_in_state(threads, HolderState::Dead)
+}
+
+/// The nonces of living processes that have lock files, this one among them; at most
+/// [`LOCK_FILES_MAX`] files are examined.
+pub fn live_processes(threads: &Dir) -> Result<Vec<String>, AuthorityError> {
+    processes_in_state(threads, HolderState::Lives)
+}
+
+fn processes_in_state(threads: &Dir, state: HolderState) -> Result<Vec<String>, AuthorityError> {
     let failed = |error| AuthorityError::from_io(PLACE, error);
     let Some(directory) = open_locks_dir(threads)? else {
         return Ok(Vec::new());
     };
-    let mut dead = Vec::new();
+    let mut found = Vec::new();
     for entry in directory.entries().map_err(failed)?.take(LOCK_FILES_MAX) {
         let name = entry.map_err(failed)?.file_name();
         let nonce = name.to_str().and_then(|name| name.strip_suffix(".lock"));
         if let Some(nonce) = nonce.filter(|nonce| is_nonce(nonce))
-            && state_from_file(&directory, &file_name(nonce))? == HolderState::Dead
+            && state_from_file(&directory, &file_name(nonce))? == state
         {
-            dead.push(nonce.to_owned());
+            found.push(nonce.to_owned());
         }
     }
-    Ok(dead)
+    Ok(found)
 }
 
 /// The dead processes that have lock files, each with the time since when it may have left

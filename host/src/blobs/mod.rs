@@ -9,11 +9,13 @@
 
 mod error;
 mod image;
+mod prune;
 mod references;
 mod write;
 
 pub use error::BlobError;
 pub use image::{IMAGE_BYTES_MAX, image_type};
+pub use prune::{BLOB_GRACE, prune_blobs};
 pub use references::{UnreferencedBlob, list_unreferenced_blobs};
 pub(crate) use write::chain_version;
 pub use write::{BlobWrite, write_blob};
@@ -121,6 +123,9 @@ struct BlobState {
     media: String,
     parts: u64,
     written: u64,
+    /// Time at which a host last stored it, in seconds since 1970; `None` in a record of a host
+    /// that keeps none.
+    stored: Option<i64>,
 }
 
 impl BlobState {
@@ -133,6 +138,7 @@ impl BlobState {
                 media: value["media"].as_str()?.to_owned(),
                 parts: number("parts")?,
                 written: number("written")?,
+                stored: value["stored"].as_i64(),
             })
         })();
         state.ok_or_else(|| BlobError::from_damage(name, "its record cannot be read"))
@@ -144,8 +150,13 @@ impl BlobState {
             media,
             parts,
             written,
+            stored,
         } = self;
-        json!({"size": size, "media": media, "parts": parts, "written": written}).to_string()
+        let mut text = json!({"size": size, "media": media, "parts": parts, "written": written});
+        if let Some(stored) = stored {
+            text["stored"] = json!(stored);
+        }
+        text.to_string()
     }
 
     fn is_whole(&self) -> bool {

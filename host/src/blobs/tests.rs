@@ -1,6 +1,7 @@
 //! Writing and reading of blobs, and what a store may do to them.
 
 use super::*;
+use crate::clock::ClockTime;
 use crate::storage::memory::MemoryStore;
 use crate::storage::{CommitOp, RecordExpectation, StorageError, StorageQuota};
 
@@ -37,7 +38,15 @@ fn bytes(count: usize) -> Vec<u8> {
 }
 
 fn write(store: &MemoryStore, bytes: &[u8]) -> Result<BlobWrite, BlobError> {
-    write_blob(store, (CHAIN, 1), (bytes, "image/png"))
+    write_blob(store, (CHAIN, 1), (bytes, "image/png"), at(0))
+}
+
+/// A time, by its hours since the blobs here were stored.
+fn at(hours: i64) -> ClockTime {
+    ClockTime {
+        seconds: 1_700_000_000 + hours * 3_600,
+        nanos: 0,
+    }
 }
 
 fn state(store: &MemoryStore, bytes: &[u8]) -> Option<(u64, BlobState)> {
@@ -121,7 +130,7 @@ fn a_chain_that_has_moved_gets_no_line() {
     put_record(&store, "chain", "tour-1", "{}");
     assert_eq!(write(&store, b"x").unwrap(), BlobWrite::ChainMoved);
     assert_eq!(state(&store, b"x"), None);
-    let written = write_blob(&store, (CHAIN, 2), (b"x", "text/plain")).unwrap();
+    let written = write_blob(&store, (CHAIN, 2), (b"x", "text/plain"), at(0)).unwrap();
     assert!(matches!(written, BlobWrite::Stored(_)));
 }
 
@@ -162,7 +171,7 @@ fn blobs_that_nothing_names_are_listed() {
     assert_eq!(list_unreferenced_blobs(&store).unwrap(), []);
     let mut names = Vec::new();
     for text in ["kept", "waits", "loose", "of another chain"] {
-        let written = write_blob(&store, (CHAIN, 1), (text.as_bytes(), "text/plain"));
+        let written = write_blob(&store, (CHAIN, 1), (text.as_bytes(), "text/plain"), at(0));
         let BlobWrite::Stored(name) = written.unwrap() else {
             panic!("{text} is not stored");
         };
@@ -186,4 +195,80 @@ fn blobs_that_nothing_names_are_listed() {
     let mut expected = vec![(names[2].hash.as_str(), 5), (names[3].hash.as_str(), 16)];
     expected.sort_unstable();
     assert_eq!(listed, expected);
+}
+
+/// Names of the blobs that a pruning of all chains takes.
+fn list_pruned(store: &MemoryStore, hours: i64, dry_run: bool) -> Vec<String> {
+    let blobs = prune_blobs(store, None, at(hours), dry_run).expect("the store is sound");
+    blobs.into_iter().map(|blob| blob.hash).collect()
+}
+
+#[test]
+fn prune_takes_a_loose_blob_after_the_grace_time_and_it_can_be_written_again() {
+    let store = store();
+    let bytes = bytes(2 * LINE_BYTES);
+    let hash = hex_digest(&bytes);
+    write(&store, &bytes).unwrap();
+    let lines = || {
+        let log = store.read_log(BLOB, &blob_key(CHAIN, &hash), 1, 9, false);
+        log.unwrap().len()
+    };
+    for hours in [0, 24, -1] {
+        assert_eq!(
+            list_pruned(&store, hours, false),
+            [""; 0],
+            "after {hours} hours"
+        );
+    }
+    assert_eq!(list_pruned(&store, 25, true), [hash.as_str()]);
+    assert_eq!(lines(), 2, "a rehearsal removes nothing");
+    let other = prune_blobs(&store, Some("tour-2"), at(25), false).unwrap();
+    assert_eq!(other, [], "it is of another chain");
+    assert_eq!(list_pruned(&store, 25, false), [hash.as_str()]);
+    assert_eq!(lines(), 0);
+    assert_eq!(list_pruned(&store, 25, false), [""; 0]);
+    assert_eq!(list_unreferenced_blobs(&store).unwrap(), []);
+    assert!(read_blob(&store, CHAIN, &hash).is_err());
+    write(&store, &bytes).unwrap();
+    assert!(read_blob(&store, CHAIN, &hash).unwrap() == bytes);
+}
+
+/// Bytes that are stored again are about to be named: their record gets the time, so no pruning
+/// removes them between the answer to the writer and its message.
+#[test]
+fn blob_that_is_stored_again_is_young_again() {
+    let store = store();
+    write(&store, b"x").unwrap();
+    let again = |hours| write_blob(&store, (CHAIN, 1), (b"x", "image/png"), at(hours)).unwrap();
+    again(12);
+    assert_eq!(state(&store, b"x").unwrap().0, 1, "it is young enough");
+    again(30);
+    assert_eq!(state(&store, b"x").unwrap().0, 2);
+    assert_eq!(list_pruned(&store, 30, false), [""; 0]);
+    // A clock that was put back makes it no older, and no younger.
+    again(20);
+    assert_eq!(list_pruned(&store, 45, true), [hex_digest(b"x")]);
+    // A record without a time is of a host that keeps none.
+    let record = r#"{"size":1,"media":"image/png","parts":1,"written":1}"#;
+    put_record(&store, "blob", &blob_key(CHAIN, &hex_digest(b"x")), record);
+    assert_eq!(list_pruned(&store, 9_000, false), [""; 0]);
+}
+
+/// A record that cannot be read may name any blob: nothing is removed.
+#[test]
+fn records_that_cannot_be_read_keep_every_blob() {
+    for (collection, name) in [("inbox", "tour-1\u{1}1"), ("history", "tour-1")] {
+        let store = store();
+        write(&store, b"x").unwrap();
+        put_record(&store, "thread", "tour-1", "{}");
+        match collection {
+            "history" => append_line(&store, "history", name, 1, "{\"blob\""),
+            _ => put_record(&store, collection, name, "{\"blob\""),
+        }
+        match prune_blobs(&store, None, at(99), false) {
+            Err(BlobError::Damaged { name, .. }) => assert!(name.starts_with("tour-1"), "{name}"),
+            other => panic!("{other:?}"),
+        }
+        assert!(read_blob(&store, CHAIN, &hex_digest(b"x")).is_ok());
+    }
 }

@@ -4,11 +4,15 @@
 //! same blob never add the same line twice, and one goes on where the other was stopped. It also
 //! checks that the record of the chain has not moved since the caller looked at the thread: what
 //! ends or deletes a thread moves it.
+//!
+//! A blob that is there already is stored again in name only: its record gets the time, unless the
+//! one that it has is young, so that a pruning ([`super::prune_blobs`]) leaves it to its message.
 
 use super::{
-    BLOB, BLOB_BYTES_MAX, BlobError, BlobName, BlobState, LINE_BYTES, blob_key, line_count,
-    read_state,
+    BLOB, BLOB_BYTES_MAX, BLOB_GRACE, BlobError, BlobName, BlobState, LINE_BYTES, blob_key,
+    line_count, read_state,
 };
+use crate::clock::ClockTime;
 use crate::storage::{
     CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageBackend, StorageError,
 };
@@ -43,7 +47,7 @@ fn chain_record(chain: &str) -> RecordKey {
 }
 
 /// Writes a blob under a chain whose record has the version `chain_version`. One that is there is
-/// not written again, one that is not whole is gone on with.
+/// not written again, one that is not whole is gone on with. `now` is the time of the host.
 ///
 /// # Errors
 /// [`BlobError::Empty`], [`BlobError::TooLarge`], [`BlobError::Damaged`] if something else is
@@ -52,6 +56,7 @@ pub fn write_blob(
     storage: &dyn StorageBackend,
     (chain, chain_version): (&str, u64),
     (bytes, media): (&[u8], &str),
+    now: ClockTime,
 ) -> Result<BlobWrite, BlobError> {
     match bytes.len() {
         0 => return Err(BlobError::Empty),
@@ -72,14 +77,16 @@ pub fn write_blob(
             {
                 return Err(BlobError::from_damage(&key, "its record says another size"));
             }
-            Some((_, state)) if state.is_whole() => return Ok(BlobWrite::Stored(name)),
+            Some((_, state)) if state.is_whole() && is_young(&state, now) => {
+                return Ok(BlobWrite::Stored(name));
+            }
             Some((version, state)) => (RecordExpectation::Version(version), state),
         };
         let check = CommitOp::Check {
             key: chain_record(chain),
             expect: RecordExpectation::Version(chain_version),
         };
-        let (ops, after) = next_lines(&key, (expect, before), bytes);
+        let (ops, after) = next_lines(&key, (expect, before), bytes, now);
         let committed = match storage.commit(&[vec![check], ops].concat(), false) {
             // The record tells if it was written.
             Err(StorageError::OutcomeUnknown { .. }) => continue,
@@ -106,7 +113,16 @@ fn new_state(name: &BlobName) -> BlobState {
         media: name.media.clone(),
         parts: line_count(usize::try_from(name.size).unwrap_or(usize::MAX)),
         written: 0,
+        stored: None,
     }
+}
+
+/// Returns true if a pruning leaves the blob for long enough: half of the time that it leaves one.
+/// A time in the future is that of a clock which was put back, and of no use.
+fn is_young(state: &BlobState, now: ClockTime) -> bool {
+    let most = i64::try_from(BLOB_GRACE.as_secs() / 2).unwrap_or(i64::MAX);
+    let stored = state.stored;
+    stored.is_some_and(|stored| (0..=most).contains(&now.seconds.saturating_sub(stored)))
 }
 
 /// Returns the operations that add the next lines, and the record after them.
@@ -114,6 +130,7 @@ fn next_lines(
     key: &str,
     (expect, before): (RecordExpectation, BlobState),
     bytes: &[u8],
+    now: ClockTime,
 ) -> (Vec<CommitOp>, BlobState) {
     let skipped = usize::try_from(before.written).unwrap_or(usize::MAX);
     let lines = bytes.chunks(LINE_BYTES).enumerate();
@@ -127,6 +144,7 @@ fn next_lines(
     let mut ops: Vec<CommitOp> = appends.collect();
     let after = BlobState {
         written: before.written + ops.len() as u64,
+        stored: Some(now.seconds),
         ..before
     };
     ops.push(CommitOp::Put {

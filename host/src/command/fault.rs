@@ -362,9 +362,26 @@ pub fn from_project(error: &ProjectError) -> CommandFault {
                 ),
             error => from_authority(error),
         },
-        ProjectError::Store(_) => CommandFault::new("store", with_source(error))
-            .with_hint("`threadkeep doctor` says more"),
+        ProjectError::Store(_) | ProjectError::FilesStore(_) => {
+            CommandFault::new("store", with_source(error))
+                .with_hint("`threadkeep doctor` says more")
+        }
+        ProjectError::OtherStore { .. } => CommandFault::new("other-store", error.to_string())
+            .with_hint("leave out --store: the store that is there is used"),
+        ProjectError::TwoStores => CommandFault::new("two-stores", error.to_string())
+            .with_hint("--store sqlite or --store files names the one that counts"),
+        ProjectError::BeingCopied { .. } => {
+            busy(error.to_string()).with_hint("repeat the command when `threadkeep copy` has ended")
+        }
         _ => CommandFault::new("other", with_source(error)),
+    }
+}
+
+/// The fault of what another process holds.
+pub fn busy(message: impl Into<String>) -> CommandFault {
+    CommandFault {
+        exit: CommandExit::Busy,
+        ..CommandFault::new("busy", message)
     }
 }
 

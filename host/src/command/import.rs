@@ -6,9 +6,14 @@ use super::{fault, run, view};
 use std::path::Path;
 use std::time::Duration;
 use threadkeep::authority::{self, HolderLock};
-use threadkeep::documents::checkpoints::{STATE_BYTES_MAX, StateFile, StateFileError};
+use threadkeep::blobs::{BlobName, IMAGE_BYTES_MAX, image_type};
+use threadkeep::documents::checkpoints::{
+    ImportedHistory, STATE_BYTES_MAX, StateFile, StateFileError,
+};
+use threadkeep::documents::{BLOBS_DIR, blob_file_name};
 use threadkeep::library::TenantLibrary;
 use threadkeep::library::files::is_document_name;
+use threadkeep::wit::history::{ChangeSet, Expected};
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::ImportAnswer;
 use threadkeep_cli::args;
@@ -31,17 +36,22 @@ pub async fn import(
         let rehearsal = session.open_rehearsal()?;
         find_directive(&rehearsal, &file)?
     };
-    let history = file.to_history(directive.is_some());
+    let images = CarriedImages::read(&asked.state, &file);
+    let history = file.to_history(directive.is_some(), &images.names());
     let history = history.map_err(|error| from_state_file(&asked.state, &error))?;
     let draft = new_draft(&file, directive, asked)?;
     run::rehearse(session, &draft, None).await?;
     // In memory first: a history that the component refuses makes no thread.
     let rehearsal = session.open_rehearsal()?;
     let tried = run::create_thread(&rehearsal, draft.clone()).await?;
-    append_history(&rehearsal, &tried, history.batches.clone()).await?;
+    images.store(&rehearsal, &tried).await?;
+    append_history(&rehearsal, &tried, history.clone()).await?;
     let opened = session.open_or_create()?;
     let thread = run::create_thread(&opened, draft).await?;
-    let done = append_history(&opened, &thread, history.batches).await;
+    let done = match images.store(&opened, &thread).await {
+        Ok(()) => append_history(&opened, &thread, history).await,
+        stored => stored,
+    };
     opened.refresh_documents(&thread, screen).await;
     done.map_err(|fault| run::with_created_hint(&opened, fault, &thread))?;
     let made = opened.tenant().get(&thread).await;
@@ -50,9 +60,45 @@ pub async fn import(
         imported_from: file.thread_id().to_owned(),
         status_then: file.status().map(str::to_owned),
         messages: file.message_count() as u64,
+        images: images.0.len() as u64,
+        images_left_out: (file.images().len() - images.0.len()) as u64,
         thread: view::thread(&made),
         exit: CommandExit::Done,
     }))
+}
+
+/// Images that lie beside a `state.json`, in `blobs.d` of its thread: the import carries them.
+struct CarriedImages(Vec<(BlobName, Vec<u8>)>);
+
+impl CarriedImages {
+    /// Reads those that the file names. One that is not there, or is not what its name says, is
+    /// left out.
+    fn read(path: &Path, file: &StateFile) -> Self {
+        let beside = path.parent().unwrap_or(Path::new(""));
+        // A copy lies in a directory of its own in that of the thread.
+        let inner = beside.extension().is_some_and(|end| end == "d");
+        let thread = beside.parent().filter(|_| inner).unwrap_or(beside);
+        let read = |name: BlobName| {
+            let file = thread.join(BLOBS_DIR).join(blob_file_name(&name));
+            let bytes = authority::read_ambient(&file, IMAGE_BYTES_MAX as u64).ok()?;
+            let media = image_type(&bytes)?;
+            (BlobName::of(&bytes, media) == name).then_some((name, bytes))
+        };
+        Self(file.images().into_iter().filter_map(read).collect())
+    }
+
+    fn names(&self) -> Vec<BlobName> {
+        self.0.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Stores them for a thread.
+    async fn store(&self, opened: &CommandProject, thread: &str) -> Result<(), CommandFault> {
+        for (_, bytes) in &self.0 {
+            let stored = opened.tenant().store_image(thread, bytes.clone()).await;
+            stored.map_err(|error| fault::from_blob(opened, thread, &error))?;
+        }
+        Ok(())
+    }
 }
 
 fn read_state_file(path: &Path) -> Result<StateFile, CommandFault> {
@@ -140,7 +186,7 @@ fn new_draft(
 async fn append_history(
     opened: &CommandProject,
     thread: &str,
-    batches: Vec<Vec<String>>,
+    history: ImportedHistory,
 ) -> Result<(), CommandFault> {
     let failed = |error| fault::from_thread_call(opened, thread, &error);
     let tenant = opened.tenant();
@@ -155,10 +201,12 @@ async fn append_history(
     let deadline = deadline_after(tenant, LEASE_TIME);
     let held = tenant.open_thread(thread, &holder, deadline).await;
     let held = held.map_err(failed)?;
-    let mut version = held.version;
-    for events in batches {
+    let (mut version, mut snapshot) = (held.version, history.snapshot);
+    for events in history.batches {
+        let mut change = ChangeSet::of_events(events);
+        change.snapshot = snapshot.take();
         let appended = tenant
-            .append(thread, Some(held.token), version, events)
+            .append_change(thread, Some(held.token), Expected::Exact(version), change)
             .await;
         match appended {
             Ok(written) => version = written.version,

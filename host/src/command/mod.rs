@@ -12,6 +12,7 @@ mod change_lines;
 mod charges;
 mod chat;
 mod checkpoints;
+mod copy_store;
 mod decide;
 mod demo;
 mod doctor;
@@ -82,6 +83,7 @@ pub async fn run(
         CliCommand::Repair(repair) => repair::repair(session, repair, screen).await,
         CliCommand::Prune(prune) => prune::prune(session, prune, screen).await,
         CliCommand::Import(import) => import::import(session, import, screen).await,
+        CliCommand::Copy(copy) => copy_store::copy(session, copy, screen).await,
         CliCommand::Audit => audit::audit(session, screen).await,
         CliCommand::Doctor(doctor) => doctor::doctor(session, doctor, screen).await,
         CliCommand::Demo => demo::demo(session, screen).await,

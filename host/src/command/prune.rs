@@ -1,15 +1,18 @@
-//! `prune`: removes copies of checkpoints that the settings do not keep.
+//! `prune`: removes copies of checkpoints that the settings do not keep, and blobs that nothing
+//! names.
 
 use super::fault;
-use super::session::CommandSession;
+use super::session::{CommandProject, CommandSession};
+use std::collections::BTreeSet;
 use threadkeep::documents::checkpoints::{CheckpointSettings, PrunedFile};
 use threadkeep::documents::{DocumentError, ThreadDocuments};
-use threadkeep_cli::answer::{PruneAnswer, PrunedRow};
+use threadkeep_cli::answer::{PruneAnswer, PrunedBlobRow, PrunedRow};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
 
-/// Removes the files of the named threads, or of all threads; with `--dry-run` it only names them.
+/// Removes the files of the named threads and the blobs of their chains, or those of all threads;
+/// with `--dry-run` it only names them.
 pub async fn prune(
     session: &CommandSession,
     asked: args::PruneArgs,
@@ -25,19 +28,29 @@ pub async fn prune(
     let mut answer = PruneAnswer {
         dry_run: asked.dry_run,
         files: Vec::new(),
+        blobs: Vec::new(),
         failed: Vec::new(),
         exit: CommandExit::Done,
     };
+    let (mut ids, mut chains) = (Vec::new(), BTreeSet::new());
+    for thread in &asked.threads {
+        let found = opened.tenant().get(thread).await;
+        let found = found.map_err(|error| fault::from_thread_call(&opened, thread, &error))?;
+        ids.push(found.id);
+        chains.insert(found.chain);
+    }
     if let Some(documents) = opened.documents() {
-        let mut ids = Vec::with_capacity(asked.threads.len());
-        for thread in &asked.threads {
-            let found = opened.tenant().get(thread).await;
-            let found = found.map_err(|error| fault::from_thread_call(&opened, thread, &error))?;
-            ids.push(found.id);
-        }
         match ids.is_empty() {
             true => prune_all(documents, &settings, &mut answer).await?,
             false => prune_named(documents, &settings, &ids, &mut answer).await,
+        }
+    }
+    match chains.is_empty() {
+        true => prune_blobs(&opened, None, &mut answer).await,
+        false => {
+            for chain in &chains {
+                prune_blobs(&opened, Some(chain), &mut answer).await;
+            }
         }
     }
     if !answer.failed.is_empty() {
@@ -80,6 +93,24 @@ async fn prune_all(
         answer.failed.push(more);
     }
     Ok(())
+}
+
+/// Removes blobs of a chain, or of all.
+async fn prune_blobs(opened: &CommandProject, chain: Option<&str>, answer: &mut PruneAnswer) {
+    match opened.tenant().prune_blobs(chain, answer.dry_run).await {
+        Ok(blobs) => answer
+            .blobs
+            .extend(blobs.into_iter().map(|blob| PrunedBlobRow {
+                chain_root_id: blob.chain,
+                blob: blob.hash,
+                bytes: blob.size,
+                reason: "unreferenced".to_owned(),
+            })),
+        Err(error) => {
+            let failed = format!("no blob was looked at: {}", fault::with_source(&error));
+            answer.failed.push(failed);
+        }
+    }
 }
 
 fn describe_failure(thread: &str, error: &DocumentError) -> String {

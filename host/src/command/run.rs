@@ -237,14 +237,17 @@ pub async fn resume(
     resume: args::ResumeArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let message = resume.text.as_deref().or(resume.message.as_deref());
-    let message = message.map(inputs::user_message).transpose()?;
+    let text = resume.text.as_deref().or(resume.message.as_deref());
+    text.map(inputs::user_message).transpose()?;
+    let images = MessageImages::read(&resume.image)?;
     let opened = session.open()?;
     let thread = opened.tenant().get_tip(&resume.thread).await;
     let thread = thread.map_err(|why| fault::from_thread_call(&opened, &resume.thread, &why))?;
     let (thread, charged) = recover_from_dead_holder(&opened, thread, screen).await?;
     check_resumable(&opened, &thread)?;
     name_held_below(&opened, &thread.id, screen).await;
+    images.check_model(&opened, &thread.model)?;
+    let message = images.into_message(&opened, &thread.id, text).await?;
     let before = thread.status.clone();
     // The link that was named, so that the answer names it, too.
     let input = (message, before.clone());

@@ -15,7 +15,9 @@ use threadkeep::library::files::SCRIPT_BYTES_MAX;
 use threadkeep::limits::EngineLimits;
 use threadkeep::models::scripted::ScriptedProvider;
 use threadkeep::policy::{Policy, PolicyPreset, TEXT_BYTES_MAX, file_name};
-use threadkeep::project::{OpenProject, ProjectError, ProjectOptions, STORE};
+use threadkeep::project::{
+    FILES_STORE, OpenProject, ProjectError, ProjectOptions, ProjectStore, STORE,
+};
 use threadkeep::storage::{StorageBackend, StorageError};
 use threadkeep::tenant::Tenant;
 use threadkeep_cli::args::{CommonArgs, ProviderOverride, StoreKind};
@@ -245,7 +247,7 @@ impl CommandSession {
     }
 
     /// Opens the project's directory. Refuses a directory without `.ai`, and creates nothing in it.
-    fn project_directory(&self) -> Result<ProjectDir, CommandFault> {
+    pub fn project_directory(&self) -> Result<ProjectDir, CommandFault> {
         let directory = self.directory()?;
         let ai = directory
             .ai_dir()
@@ -265,6 +267,11 @@ impl CommandSession {
         Ok(ProjectOptions {
             environment: self.environment.for_providers(),
             script: self.script()?,
+            backend: match self.common.store {
+                Some(StoreKind::Sqlite) => Some(ProjectStore::Sqlite),
+                Some(StoreKind::Files) => Some(ProjectStore::Files),
+                Some(StoreKind::Memory) | None => None,
+            },
             ..ProjectOptions::new(policy)
         })
     }
@@ -337,8 +344,10 @@ fn count_in_book(project: OpenProject, book: Option<FileBook>) -> OpenProject {
 /// Returns true if anything exists at the store's name. A link or a pipe is no store, and opening
 /// it reports that.
 pub fn has_store(threads: &Dir) -> bool {
-    let found = threads.symlink_metadata(STORE);
-    !matches!(found, Err(error) if error.kind() == ErrorKind::NotFound)
+    [STORE, FILES_STORE].iter().any(|name| {
+        let found = threads.symlink_metadata(name);
+        !matches!(found, Err(error) if error.kind() == ErrorKind::NotFound)
+    })
 }
 
 /// Opens a cache of native code in a private directory of the operator.

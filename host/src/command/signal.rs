@@ -6,6 +6,7 @@
 //! and the command refuses it before a signal is sent.
 
 use super::chain::MeantThread;
+use super::images::MessageImages;
 use super::session::{CommandProject, CommandSession};
 use super::{chain, fault, view};
 use threadkeep::wit;
@@ -159,10 +160,23 @@ pub async fn message(
     message: args::MessageArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let what = SignalKind::Message(inputs::user_message(&message.text)?);
+    let text = inputs::user_message(&message.text)?;
+    let images = MessageImages::read(&message.image)?;
     let opened = session.open()?;
     let done = "the message goes";
     let meant = chain::find_meant_thread(&opened, &message.thread, done, screen).await;
+    let shown = match message.image.is_empty() {
+        true => None,
+        false => {
+            let thread = opened.tenant().get(&meant.id).await;
+            let thread =
+                thread.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
+            images.check_model(&opened, &thread.model)?;
+            let text = Some(message.text.as_str());
+            images.into_message(&opened, &thread.id, text).await?
+        }
+    };
+    let what = SignalKind::Message(shown.unwrap_or(text));
     send_signal(&opened, meant, "message", what, screen).await
 }
 

@@ -166,8 +166,8 @@ fn too_many_names(count: usize) -> LibraryError {
     }
 }
 
-/// A host with its own driver answers model and tool calls itself; the component's own loop, which
-/// would call these imports, does not exist yet.
+/// The host's driver makes model and tool calls itself. Only the component's own loop
+/// (`runner.run`) calls these imports; an embedder that wants it links them anew.
 impl llm::Host for ImportView<'_> {
     fn complete(
         &mut self,

@@ -6,12 +6,13 @@
 
 use super::files::{DocumentDirectory, FileReplacement, MissingDirectory};
 use super::{DocumentError, run_blocking};
+use crate::blobs::BlobName;
 use crate::tenant::Tenant;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Name of the directory.
-const DIRECTORY: &str = "blobs.d";
+/// Name of the directory, in that of a thread.
+pub const BLOBS_DIR: &str = "blobs.d";
 /// Length of a SHA-256 in hexadecimal digits.
 const HASH_DIGITS: usize = 64;
 
@@ -41,6 +42,11 @@ impl NamedBlob {
     fn file_name(&self) -> String {
         format!("{}.{}", self.hash, self.extension)
     }
+}
+
+/// Returns the name of the file of a blob.
+pub fn blob_file_name(blob: &BlobName) -> String {
+    format!("{}.{}", blob.hash, extension_of(&blob.media))
 }
 
 fn extension_of(media: &str) -> &'static str {
@@ -79,7 +85,7 @@ pub(super) async fn write_blob_files(
     for blob in named_blobs(lines) {
         let (there, name) = (Arc::clone(place), blob.file_name());
         let directory = run_blocking(move || {
-            let directory = there.open_inner(DIRECTORY, MissingDirectory::Make)?;
+            let directory = there.open_inner(BLOBS_DIR, MissingDirectory::Make)?;
             let directory = directory.ok_or(DocumentError::Abandoned)?;
             let found = directory.check_file(&name)?;
             let is_there = found.is_some_and(|found| found.len() == blob.size);

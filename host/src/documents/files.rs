@@ -30,6 +30,10 @@ const LOCK_POLL: Duration = Duration::from_millis(5);
 /// behind, and the next writer removes it.
 pub(super) const TEMPORARY: &str = ".new";
 
+/// A fault that a test plants: called with the path of a file in the project before bytes are
+/// written to it, whose error the write then has.
+pub type WriteFault = Arc<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
+
 /// The action if the directory of a thread is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MissingDirectory {
@@ -38,10 +42,10 @@ pub(super) enum MissingDirectory {
 }
 
 /// The directory of a thread's documents, locked against other writers while this value lives.
-#[derive(Debug)]
 pub(super) struct DocumentDirectory {
     dir: Dir,
     id: String,
+    fault: Option<WriteFault>,
     /// Another handle of the locked directory; `None` where directories cannot be locked.
     _lock: Option<std::fs::File>,
 }
@@ -75,8 +79,14 @@ impl DocumentDirectory {
         Ok(Some(Self {
             dir,
             id: id.to_owned(),
+            fault: None,
             _lock: lock,
         }))
+    }
+
+    /// The same directory, whose files are written with this fault.
+    pub(super) fn with_fault(self, fault: Option<WriteFault>) -> Self {
+        Self { fault, ..self }
     }
 
     /// Opens a directory inside that of the thread; makes it if wanted. The lock of the thread's
@@ -98,6 +108,7 @@ impl DocumentDirectory {
         Ok(Some(Self {
             dir: opened.map_err(|error| error.with_place(&self.shown_path(name)))?,
             id: format!("{}/{name}", self.id),
+            fault: self.fault.clone(),
             _lock: None,
         }))
     }
@@ -239,7 +250,6 @@ impl DocumentDirectory {
 /// A file that is written beside the one that it will replace: temporary, fsync, rename, fsync the
 /// directory. Until [`FileReplacement::commit`] nothing has changed; if dropped before, it leaves
 /// nothing behind.
-#[derive(Debug)]
 pub(super) struct FileReplacement {
     place: Arc<DocumentDirectory>,
     name: String,
@@ -272,9 +282,19 @@ impl FileReplacement {
 
     /// Appends to the new file.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), DocumentError> {
-        self.file
-            .write_all(bytes)
-            .map_err(|error| self.place.to_error(&self.temporary, error))
+        let place = &self.place;
+        let allowed = match &place.fault {
+            Some(fault) => fault(&place.shown_path(&self.temporary)),
+            None => Ok(()),
+        };
+        // A disk that becomes full takes a part of them.
+        let taken = if allowed.is_ok() {
+            bytes
+        } else {
+            &bytes[..bytes.len() / 2]
+        };
+        let written = self.file.write_all(taken).and(allowed);
+        written.map_err(|error| place.to_error(&self.temporary, error))
     }
 
     /// Puts the new file in place, durably.

@@ -6,8 +6,8 @@
 //! far a document reaches: each document shows that itself. The file's end is compared with the
 //! records before anything is appended; an edit in the middle is found only by `check`.
 //!
-//! `state.json` and its copies are made on other occasions: [`checkpoints`]. The component alone
-//! decides the content of a document.
+//! `state.json` and its copies are made on other occasions: [`checkpoints`]; `check` compares it,
+//! too. The component alone decides the content of a document.
 
 mod background_queue;
 mod blob_files;
@@ -19,6 +19,7 @@ mod usage;
 mod writer;
 
 pub use background_queue::FlushReport;
+pub use blob_files::{BLOBS_DIR, blob_file_name};
 pub use usage::{USAGE_FILE, UsageLog, usage_log_bytes};
 pub use writer::DocumentWriter;
 
@@ -30,6 +31,8 @@ use crate::thread_path::ThreadPath;
 use crate::wit::{self, Instant, registry, transcript::Piece};
 use cap_std::fs::Dir;
 use checkpoints::CheckpointSettings;
+#[doc(hidden)]
+pub use files::WriteFault;
 use files::{DocumentDirectory, FileReplacement, MissingDirectory};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -106,6 +109,11 @@ pub struct DocumentStates {
     pub jsonl: DocumentState,
     /// `transcript.md`.
     pub markdown: DocumentState,
+    /// `state.json`, which is there once a checkpoint was saved.
+    pub checkpoint: DocumentState,
+    /// True if `state.json` is older than its thread, which has stopped, and no save of it is under
+    /// way: that save has failed, and nothing brings it up to date.
+    pub is_checkpoint_overdue: bool,
 }
 
 /// The result of a refresh or a repair.
@@ -181,6 +189,7 @@ pub struct ThreadDocuments {
 struct DocumentsState {
     tenant: Tenant,
     threads: Dir,
+    fault: Option<WriteFault>,
     stripes: [Mutex<()>; STRIPES],
     permits: Semaphore,
 }
@@ -188,11 +197,18 @@ struct DocumentsState {
 impl ThreadDocuments {
     /// Makes the documents of a tenant in `threads`, its directory `.ai/threads`.
     pub fn new(tenant: Tenant, threads: Dir) -> Self {
+        Self::with_fault(tenant, threads, None)
+    }
+
+    /// As [`ThreadDocuments::new`], with a fault that a test plants at the writing of whole files.
+    #[doc(hidden)]
+    pub fn with_fault(tenant: Tenant, threads: Dir, fault: Option<WriteFault>) -> Self {
         let stripes = std::array::from_fn(|_| Mutex::new(()));
         Self {
             inner: Arc::new(DocumentsState {
                 tenant,
                 threads,
+                fault,
                 stripes,
                 permits: Semaphore::new(CONCURRENT_MAX),
             }),
@@ -231,12 +247,15 @@ impl ThreadDocuments {
         self.write_documents(thread, false).await
     }
 
-    /// Rebuilds the documents of a thread, whatever their files hold now.
+    /// Rebuilds the documents of a thread, whatever their files hold now. A `state.json` that was
+    /// changed, or whose last save has failed, is saved anew.
     ///
     /// # Errors
-    /// As [`ThreadDocuments::refresh`].
+    /// As [`ThreadDocuments::refresh`] and [`ThreadDocuments::save_checkpoint`].
     pub async fn repair(&self, thread: &str) -> Result<RefreshReport, DocumentError> {
-        self.write_documents(thread, true).await
+        let report = self.write_documents(thread, true).await?;
+        self.repair_checkpoint(thread).await?;
+        Ok(report)
     }
 
     /// Rebuilds the documents of every thread.
@@ -284,6 +303,8 @@ impl ThreadDocuments {
                 thread: DocumentState::Missing,
                 jsonl: DocumentState::Missing,
                 markdown: DocumentState::Missing,
+                checkpoint: DocumentState::Missing,
+                is_checkpoint_overdue: false,
             });
         };
         let path = ThreadPath::of(&thread);
@@ -291,6 +312,7 @@ impl ThreadDocuments {
         let tenant = &self.inner.tenant;
         let jsonl = Transcript::new_jsonl(tenant, &place, &path).await?;
         let markdown = Transcript::new_markdown(tenant, &place, record.version, &path);
+        let checked = self.check_checkpoint(&place).await?;
         Ok(DocumentStates {
             thread: run_blocking({
                 let place = Arc::clone(&place);
@@ -299,6 +321,8 @@ impl ThreadDocuments {
             .await?,
             jsonl: jsonl.check().await?,
             markdown: markdown.check().await?,
+            checkpoint: checked.state,
+            is_checkpoint_overdue: checked.is_overdue,
         })
     }
 
@@ -357,7 +381,8 @@ impl ThreadDocuments {
         let inner = Arc::clone(&self.inner);
         let place =
             run_blocking(move || DocumentDirectory::open(&inner.threads, &id, absent)).await?;
-        Ok(place.map(|place| (Arc::new(place), record)))
+        let fault = self.inner.fault.clone();
+        Ok(place.map(|place| (Arc::new(place.with_fault(fault)), record)))
     }
 
     /// Reads the content of `thread.json`. Called while the directory is locked, so that no older

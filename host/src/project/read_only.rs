@@ -1,6 +1,7 @@
 //! Opens a project without writing: over a store that is only read, or one in memory.
 
-use super::{OpenProject, ProjectError, ProjectOptions, open_store};
+use super::store::open_store;
+use super::{OpenProject, ProjectError, ProjectOptions};
 use crate::authority::{self, AuthorityError, ProjectDir};
 use crate::engine::Engine;
 use crate::storage::{StorageBackend, StorageQuota, memory::MemoryStore};

@@ -2,7 +2,8 @@
 
 use super::Tenant;
 use crate::blobs::{
-    self, BLOB_BYTES_MAX, BlobError, BlobName, BlobWrite, IMAGE_BYTES_MAX, image_type,
+    self, BLOB_BYTES_MAX, BlobError, BlobName, BlobWrite, IMAGE_BYTES_MAX, UnreferencedBlob,
+    image_type,
 };
 use crate::storage::{StorageBackend, StorageError};
 use std::sync::Arc;
@@ -28,7 +29,8 @@ impl Tenant {
     }
 
     /// Stores a blob for a thread, under its chain. The same bytes are stored once. The caller
-    /// names it to the component next: a blob that nothing names stays until it is pruned.
+    /// names it to the component next: a blob that nothing names for a day may be pruned, and one
+    /// that was stored so long ago is stored again before it is named.
     ///
     /// # Errors
     /// [`BlobError::Ended`], [`BlobError::TooLarge`], a store that is full, and others of the store
@@ -57,8 +59,9 @@ impl Tenant {
                 return Err(BlobError::Ended { thread, status });
             };
             let (root, bytes, media) = (chain.clone(), Arc::clone(&bytes), media.to_owned());
+            let now = self.context.clock.now();
             let written = self.on_store(move |storage| {
-                blobs::write_blob(storage, (&root, version), (&bytes, &media))
+                blobs::write_blob(storage, (&root, version), (&bytes, &media), now)
             });
             if let BlobWrite::Stored(name) = written.await? {
                 return Ok(name);
@@ -74,6 +77,21 @@ impl Tenant {
     pub async fn read_blob(&self, chain: &str, hash: &str) -> Result<Vec<u8>, BlobError> {
         let (chain, hash) = (chain.to_owned(), hash.to_owned());
         self.on_store(move |storage| blobs::read_blob(storage, &chain, &hash))
+            .await
+    }
+
+    /// Removes the blobs that nothing names and that no host has stored for a day, of one chain or
+    /// of all; with `dry_run` it only names them. Every history is read.
+    ///
+    /// # Errors
+    /// As [`blobs::prune_blobs`].
+    pub async fn prune_blobs(
+        &self,
+        chain: Option<&str>,
+        dry_run: bool,
+    ) -> Result<Vec<UnreferencedBlob>, BlobError> {
+        let (chain, now) = (chain.map(str::to_owned), self.context.clock.now());
+        self.on_store(move |storage| blobs::prune_blobs(storage, chain.as_deref(), now, dry_run))
             .await
     }
 

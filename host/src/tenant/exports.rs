@@ -203,7 +203,7 @@ forward_exports! { threadkeep_threads_runner:
     ) -> runner::Handle
         = call_resume(&thread, input.as_deref(), &holder, &key, about.as_deref());
 
-    /// `runner.run`.
+    /// `runner.run`. It ends with an error at its first model or tool call: those are the driver's.
     pub async fn run_inside(
         thread: &str,
         input: Option<String>,

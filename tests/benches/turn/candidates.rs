@@ -10,6 +10,8 @@ use cap_std::fs::Dir;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use threadkeep::storage::StorageBackend;
+use threadkeep::storage::directory::GrantedDirectory;
+use threadkeep::storage::files::{FilesOptions, FilesStore};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::{CommitDurability, SqliteOptions, SqliteStore};
 
@@ -58,6 +60,36 @@ fn store(
     Arc::new(SqliteStore::open(&dir, "bench.db", options).expect("a store"))
 }
 
+/// The store of a comparison.
+#[derive(Debug, Clone, Copy)]
+pub enum BenchStore {
+    /// In memory.
+    Memory,
+    /// In SQLite.
+    Sqlite(CommitDurability),
+    /// In plain files; with `durable` each commit is synced.
+    Files { durable: bool },
+}
+
+impl BenchStore {
+    /// Opens a new store in this folder.
+    fn open(self, folder: &std::path::Path) -> Arc<dyn StorageBackend> {
+        let durable = match self {
+            Self::Memory => return store(folder, None),
+            Self::Sqlite(durability) => return store(folder, Some(durability)),
+            Self::Files { durable } => durable,
+        };
+        let options = FilesOptions {
+            writer: "bench".to_owned(),
+            durable,
+            quota: None,
+        };
+        let directory = Dir::open_ambient_dir(folder, cap_std::ambient_authority());
+        let directory = Box::new(GrantedDirectory::new(directory.expect("a folder")));
+        Arc::new(FilesStore::open(directory, options).expect("a store"))
+    }
+}
+
 /// Measures a turn's commit of the native service with and without a budget: a thread whose model
 /// costs nothing, so that its account is not written; a root with a budget; children three levels
 /// below one, with accounts of their own and without.
@@ -80,13 +112,9 @@ pub fn compare_budgets(
 
 /// Measures a turn's commit of the native service in a root, in a child of one, and in the third
 /// link of a chain.
-pub fn compare_places(
-    durability: Option<CommitDurability>,
-    warm: usize,
-    steps: usize,
-) -> [Duration; 3] {
+pub fn compare_places(kind: BenchStore, warm: usize, steps: usize) -> [Duration; 3] {
     let folder = tempfile::tempdir().expect("a folder");
-    let storage = store(folder.path(), durability);
+    let storage = kind.open(folder.path());
     let mut root = NativeRun::start(&storage);
     let mut child = NativeRun::start_child(&storage);
     let mut link = NativeRun::start_link(&storage);

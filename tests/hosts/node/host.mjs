@@ -144,6 +144,8 @@ export class Host {
   storage = new Storage();
   library = {};
   faults = {};
+  replies = [];
+  tools = {};
   now = { seconds: 0, nanos: 0 };
   #drawn = 0;
   #modules = new Map();
@@ -182,8 +184,8 @@ export class Host {
         get: (kind, names) => this.#documents(kind, names),
         names: kind => Object.keys(this.library[kind] ?? {}),
       },
-      llm: { complete: () => this.#missing('llm.complete') },
-      tools: { call: () => this.#missing('tools.call') },
+      llm: { complete: request => this.#complete(request) },
+      tools: { call: calls => calls.map(call => this.#callTool(call)) },
     };
     const imports = {};
     for (const [space, functions] of Object.entries(served)) {
@@ -212,8 +214,17 @@ export class Host {
     };
   }
 
-  #missing(name) {
-    throw new Thrown(name);
+  /** Prints what the model is sent, and answers the next reply. */
+  #complete(request) {
+    console.log(canonical({ asked: plain(request) }));
+    if (this.replies.length === 0) throw new Thrown('llm.complete');
+    const [[tag, reply]] = Object.entries(this.replies.shift());
+    if (tag === 'failure') throw toWit(reply);
+    return toWit(reply);
+  }
+
+  #callTool({ version, index, name }) {
+    return { version, index, ...toWit(this.tools[name]) };
   }
 
   /** Counts; the fault `random` is what it answers in its place. */

@@ -113,6 +113,8 @@ for (const text of readFileSync(scenario, 'utf8').split('\n').filter(Boolean)) {
   host.now = line.clock ?? host.now;
   if (line.call) {
     host.faults = { ...line.faults };
+    host.replies = fill(line.replies ?? []);
+    host.tools = fill(line.tools ?? {});
     const answer = host.call(line.call, fill(line.with));
     for (const [name, path] of Object.entries(line.keep ?? {})) {
       kept[name] = path.split('.').reduce((value, part) => value[part], answer);

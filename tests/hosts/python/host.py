@@ -160,6 +160,7 @@ class Host:
         self.component = component.Component.from_file(self.engine, path)
         self.storage, self.now, self.drawn = Storage(), {"seconds": 0, "nanos": 0}, 0
         self.library, self.faults, self.instance = {}, {}, None
+        self.replies, self.tools = [], {}
         self.linker = component.Linker(self.engine)
         imports = self.component.type.imports(self.engine)
         for interface in ("storage", "clock", "random", "library", "llm", "tools"):
@@ -220,6 +221,20 @@ class Host:
 
     def library_names(self, kind):
         return list(self.library.get(kind, {}))
+
+    def llm_complete(self, request):
+        """Prints what the model is sent, and answers the next reply."""
+        print(compact({"asked": request}, sort_keys=True))
+        ((case, reply),) = self.replies.pop(0).items()
+        if case == "completion":
+            return reply
+        refused = Refused(case, "")
+        refused.answer = reply
+        raise refused
+
+    def tools_call(self, calls):
+        named = [{"version": call["version"], "index": call["index"]} for call in calls]
+        return [at | self.tools[call["name"]] for at, call in zip(named, calls)]
 
     def call(self, name, arguments):
         """Calls an export with plain arguments, prints what it answers, and returns that."""

@@ -21,6 +21,8 @@ class Player:
         self.host.now = line.get("clock", self.host.now)
         if "call" in line:
             self.host.faults = dict(line.get("faults", {}))
+            self.host.replies = list(self.fill(line.get("replies", [])))
+            self.host.tools = self.fill(line.get("tools", {}))
             answer = self.host.call(line["call"], self.fill(line["with"]))
             for name, path in line.get("keep", {}).items():
                 value = answer

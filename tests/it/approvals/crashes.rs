@@ -12,6 +12,7 @@ use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 use threadkeep::wit::registry;
 use threadkeep::wit::runner::SignalKind;
+use threadkeep_tests::crash_points::die_at_every_commit;
 use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
 
 /// The tool that needs consent is counted among the reads.
@@ -60,19 +61,17 @@ async fn decide(tenant: &Tenant) -> bool {
     true
 }
 
-/// Runs, decides and runs on until the store dies; returns the commits and the store that is left.
-async fn run_until_death(death: DeathPoint, tools: &Arc<CountingTools>) -> (u64, Arc<MemoryStore>) {
-    let memory = Arc::new(MemoryStore::new());
-    let shared: Arc<dyn StorageBackend> = Arc::<MemoryStore>::clone(&memory);
-    let faulty = Arc::new(FaultyStore::new(shared, death));
-    let dying = tenant(Arc::<FaultyStore>::clone(&faulty));
+/// Runs, decides and runs on until the store dies; returns the tools, which have counted their
+/// calls.
+async fn run_until_death(store: Arc<FaultyStore>) -> Arc<CountingTools> {
+    let (dying, tools) = (tenant(store), Arc::new(CountingTools::default()));
     if dying.create(draft()).await.is_ok()
-        && run(&dying, tools, "first").await.is_some()
+        && run(&dying, &tools, "first").await.is_some()
         && decide(&dying).await
     {
-        run(&dying, tools, "second").await;
+        run(&dying, &tools, "second").await;
     }
-    (faulty.commits(), memory)
+    tools
 }
 
 /// Another process recovers the thread, decides again with the same keys, and carries it to its
@@ -84,7 +83,6 @@ async fn carry_on(memory: &Arc<MemoryStore>, tools: &Arc<CountingTools>) {
         let dead: Vec<String> = held.into_iter().map(|lease| lease.holder).collect();
         second.recover(dead, None).await.unwrap();
     }
-    assert_sound(&**memory);
     for nonce in ["third", "fourth", "fifth"] {
         let thread = second.get(THREAD).await.unwrap();
         match thread.status.as_str() {
@@ -99,39 +97,32 @@ async fn carry_on(memory: &Arc<MemoryStore>, tools: &Arc<CountingTools>) {
     assert_eq!(second.get(THREAD).await.unwrap().status, "completed");
 }
 
+/// Checks that the tools ran at most once, and that each decision was taken once.
+async fn check_end(memory: &Arc<MemoryStore>, tools: &CountingTools, death: DeathPoint) {
+    let asked = tools.reads.load(Ordering::SeqCst);
+    assert!(asked <= 1, "the approved call ran {asked} times");
+    assert!(death != DeathPoint::NEVER || asked == 1, "it never ran");
+    let writes = tools.writes.load(Ordering::SeqCst);
+    assert!(writes <= 1, "{writes} writes");
+    let text = transcript(memory).await;
+    let decisions = text.matches("\"type\":\"decision\"").count();
+    assert_eq!(decisions, 2, "each decision once\n{text}");
+    assert_eq!(text.matches("denied: no").count(), 1);
+}
+
 fn waits_for_decision(thread: &wit::Thread) -> bool {
     thread.more.contains("\"waits_for\":{\"calls\"")
 }
 
 #[tokio::test]
 async fn approval_killed_at_every_commit_runs_the_tool_at_most_once() {
-    let whole = Arc::new(CountingTools::default());
-    let (commits, memory) = run_until_death(DeathPoint::Before(u64::MAX), &whole).await;
-    carry_on(&memory, &whole).await;
-    assert_eq!(whole.reads.load(Ordering::SeqCst), 1, "the approved call");
-    println!("commits of the whole run: {commits}");
+    let work = async |_: &_, store| run_until_death(store).await;
+    let carry_on = async |memory: &Arc<_>, tools: Arc<_>, death| {
+        carry_on(memory, &tools).await;
+        check_end(memory, &tools, death).await;
+    };
+    let commits = die_at_every_commit(work, carry_on).await;
     assert!(commits > 6, "{commits}");
-    for n in 1..=commits {
-        for death in [
-            DeathPoint::Before(n),
-            DeathPoint::After(n),
-            DeathPoint::Unknown(n),
-            DeathPoint::UnknownLost(n),
-        ] {
-            let tools = Arc::new(CountingTools::default());
-            let (_, memory) = run_until_death(death, &tools).await;
-            carry_on(&memory, &tools).await;
-            let asked = tools.reads.load(Ordering::SeqCst);
-            assert!(asked <= 1, "{death:?}: the approved call ran {asked} times");
-            let writes = tools.writes.load(Ordering::SeqCst);
-            assert!(writes <= 1, "{death:?}: {writes} writes");
-            let text = transcript(&memory).await;
-            let decisions = text.matches("\"type\":\"decision\"").count();
-            assert_eq!(decisions, 2, "{death:?}: each decision once\n{text}");
-            let denied = text.matches("denied: no").count();
-            assert_eq!(denied, 1, "{death:?}");
-        }
-    }
 }
 
 async fn transcript(memory: &Arc<MemoryStore>) -> String {
@@ -144,10 +135,11 @@ async fn transcript(memory: &Arc<MemoryStore>) -> String {
 /// Where the commit of the end fails no event says that the run has ended.
 #[tokio::test]
 async fn final_commit_that_fails_emits_no_end() {
-    let tools = Arc::new(CountingTools::default());
-    let (commits, _) = run_until_death(DeathPoint::Before(u64::MAX), &tools).await;
+    let inner = Arc::new(MemoryStore::new());
+    let whole = Arc::new(FaultyStore::new(inner, DeathPoint::NEVER));
+    let tools = run_until_death(Arc::clone(&whole)).await;
     let memory = Arc::new(MemoryStore::new());
-    let death = DeathPoint::Before(commits);
+    let death = DeathPoint::Before(whole.commits());
     let shared: Arc<dyn StorageBackend> = Arc::<MemoryStore>::clone(&memory);
     let dying = tenant(Arc::new(FaultyStore::new(shared, death)));
     dying.create(draft()).await.unwrap();

@@ -75,7 +75,7 @@ impl ClosedStore {
         look(&connection)
     }
 
-    fn copy(&self) -> (TempDir, Connection) {
+    pub fn copy(&self) -> (TempDir, Connection) {
         let copy = tempfile::tempdir().unwrap();
         let path = |name: &str| -> PathBuf { self.temp.path().join(name) };
         for name in [FILE.to_owned(), format!("{FILE}-wal")] {

@@ -234,3 +234,44 @@ fn a_hand_off_names_images_and_carries_them() {
     let chain = project.json(&["chain", "c"]);
     assert_eq!(chain["chain_length"], 2, "{chain}");
 }
+
+#[test]
+fn message_and_resume_show_images() {
+    for wire in WIRES {
+        let answers = vec![reply(wire, "Two."), reply(wire, "One.")];
+        let (project, server) = project(wire, "images: true", answers);
+        std::fs::write(project.path().join("dog.gif"), b"GIF89a....").expect("written");
+        let dog = ("image/gif".to_owned(), base64(b"GIF89a...."));
+        project.json(&["create", "--id", "c"]);
+        let sent = project.json(&["message", "c", "See?", "--image", "cat.png"]);
+        assert_eq!(sent["exit"], 0, "{sent}");
+        let more = project.json(&["resume", "c", "And it?", "--image", "dog.gif"]);
+        assert_eq!(more["exit"], 0, "{more}");
+        let mut shown = images(wire, &server.requests()[0]);
+        shown.sort();
+        let mut expected = [cat(), dog];
+        expected.sort();
+        assert_eq!(shown, expected);
+        // A thread that has ended takes none, and is not resumed without what it was to be shown.
+        let run = project.json(&["run", "go", "--id", "t"]);
+        assert_eq!(run["outcome"], "completed", "{run}");
+        for command in ["message", "resume"] {
+            let refused = project.json(&[command, "t", "See?", "--image", "cat.png"]);
+            assert_eq!(refused["exit"], 1, "{refused}");
+            assert!(
+                refused["error"].to_string().contains("completed"),
+                "{refused}"
+            );
+        }
+        assert_eq!(
+            project.json(&["show", "t"])["thread"]["status"],
+            "completed"
+        );
+        let missing = project.json(&["message", "c", "See?", "--image", "none.png"]);
+        assert!(
+            missing["error"].to_string().contains("none.png"),
+            "{missing}"
+        );
+        assert_eq!(server.requests().len(), 2);
+    }
+}

@@ -3,7 +3,9 @@
 
 mod faults;
 mod images;
+mod imports;
 mod library;
+pub mod prunes;
 mod results;
 
 use base64::Engine as _;

@@ -477,3 +477,33 @@ async fn a_run_that_ends_makes_room_for_the_next() {
     drop(permit);
     assert!(guard.admit_run().is_ok());
 }
+
+/// The host holds the operator's approvals by itself: a component that hands such a call out
+/// without one reaches no tool, and one that says that it was approved passes.
+#[tokio::test]
+async fn a_call_that_needs_approval_reaches_no_tool() {
+    for (pattern, passes) in [("read_*", false), ("read_file", false), ("write_*", true)] {
+        let policy = Policy {
+            approvals: vec![pattern.to_owned()],
+            ..policy(HostCeilings::none())
+        };
+        let guard = Arc::new(CeilingGuard::new(policy, Arc::new(SystemClock)));
+        let permit = guard.admit_run().unwrap();
+        let tool = CountedTool::default();
+        let called = call(&permit, &tool, "read_file").await;
+        let reached = tool.reached.load(Ordering::SeqCst);
+        assert_eq!(
+            (reached, called.result.failed),
+            (u64::from(passes), !passes)
+        );
+        assert!(!called.interrupted, "{called:?}");
+        let text = called.result.content;
+        for words in [
+            "not run",
+            "read_file needs a person's approval",
+            "approvals",
+        ] {
+            assert_eq!(text.contains(words), !passes, "{words}: {text}");
+        }
+    }
+}

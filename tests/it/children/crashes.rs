@@ -12,8 +12,8 @@ use threadkeep_component::service::Error;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{HolderProof, Signal, StepOutcome};
 use threadkeep_core::thread::{StepKind, ThreadDraft, ThreadStatus};
-use threadkeep_tests::auditor::audit;
-use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
+use threadkeep_tests::crash_points::die_at_every_commit;
+use threadkeep_tests::faulty::FaultyStore;
 use threadkeep_tests::fixture::MapLibrary;
 
 const TOP: &str = "boss-1-abcdef";
@@ -205,7 +205,7 @@ impl TreeProcess {
     }
 
     /// Closes the runs of another process and carries the tree on.
-    fn carry_on(&mut self, how: &str) {
+    fn carry_on(&mut self) {
         let service = &self.world.service;
         let held = service.recover(&[], None).unwrap().held;
         let dead: Vec<String> = held
@@ -216,94 +216,67 @@ impl TreeProcess {
         self.world.audit();
         for loaded in self.load_all().unwrap() {
             let head = &loaded.head.value;
-            assert!(head.hold.is_none(), "{how}: a hold without an owner");
+            assert!(head.hold.is_none(), "a hold without an owner");
             if head.status == ThreadStatus::Suspended {
-                assert_eq!(head.cause.as_ref().unwrap().code, "recovered", "{how}");
+                assert_eq!(head.cause.as_ref().unwrap().code, "recovered");
                 self.world.count("resumed");
                 self.world.start(&loaded.thread.value.id, None).unwrap();
             }
         }
-        assert!(self.drive_until_idle(), "{how}");
-        self.world.audit();
+        assert!(self.drive_until_idle(), "the store lives");
     }
 }
 
-/// Runs until the store dies. Returns the number of requested commits, the store that is left, and
-/// the number of runs of the tool by thread.
-fn run_until_death(
-    death: DeathPoint,
-    story: TreeEvent,
-) -> (u64, Arc<MemoryStore>, BTreeMap<String, u32>) {
-    let memory = Arc::new(MemoryStore::new());
-    let faulty = Arc::new(FaultyStore::new(Arc::<MemoryStore>::clone(&memory), death));
-    let mut process = TreeProcess::new(Arc::<FaultyStore>::clone(&faulty), story, 0);
+/// Drives the tree until the store dies; returns the number of runs of the tool by thread.
+fn drive_until_death(store: Arc<FaultyStore>, story: TreeEvent) -> BTreeMap<String, u32> {
+    let mut process = TreeProcess::new(store, story, 0);
     if process.create().is_ok() {
         process.drive_until_idle();
     }
-    (faulty.commits(), memory, process.writes)
+    process.writes
 }
 
-fn check(death: DeathPoint, story: TreeEvent) {
-    let how = format!("{story:?}, {death:?}");
-    let (_, memory, writes) = run_until_death(death, story);
-    let findings = audit(&*memory);
-    assert!(findings.is_empty(), "{how}: {findings:#?}");
+/// Carries the tree on in another process, and checks how it ended.
+fn check_end(memory: &Arc<MemoryStore>, story: TreeEvent, writes: BTreeMap<String, u32>) {
+    let memory = Arc::<MemoryStore>::clone(memory);
     let mut second = TreeProcess::new(memory, story, 60);
     second.writes = writes;
     if second.world.service.load(TOP).is_err() {
         second.create().unwrap();
     }
-    second.carry_on(&how);
+    second.carry_on();
     let all = second.load_all().unwrap();
     for loaded in &all {
         let (id, status) = (&loaded.thread.value.id, loaded.head.value.status);
-        assert!(status.is_terminal(), "{how}: {id} is {status}");
+        assert!(status.is_terminal(), "{id} is {status}");
         let children = loaded.chain.value.children;
-        assert!(children <= 2, "{how}: {id} has {children} children");
+        assert!(children <= 2, "{id} has {children} children");
     }
     let ended = |status| {
         all.iter()
             .filter(|one| one.head.value.status == status)
             .count()
     };
+    let killed = ended(ThreadStatus::Killed);
     match story {
-        TreeEvent::Quiet => {
-            assert_eq!((all.len(), ended(ThreadStatus::Completed)), (7, 7), "{how}")
-        }
+        TreeEvent::Quiet => assert_eq!((all.len(), ended(ThreadStatus::Completed)), (7, 7)),
         TreeEvent::Killed => {
-            assert!(
-                all.len() >= 5 && ended(ThreadStatus::Killed) >= 1,
-                "{how}: {}",
-                all.len()
-            );
-            assert!(
-                ended(ThreadStatus::Killed) + ended(ThreadStatus::Completed) == all.len(),
-                "{how}"
-            );
+            assert!(all.len() >= 5 && killed >= 1, "{}", all.len());
+            assert_eq!(killed + ended(ThreadStatus::Completed), all.len());
         }
-        TreeEvent::Cancelled => {
-            assert_eq!(all[0].head.value.status, ThreadStatus::Cancelled, "{how}")
-        }
+        TreeEvent::Cancelled => assert_eq!(all[0].head.value.status, ThreadStatus::Cancelled),
     }
     let twice = second.writes.values().any(|n| *n > 1);
-    assert!(!twice, "{how}: a call that is not idempotent ran twice");
+    assert!(!twice, "a call that is not idempotent ran twice");
 }
 
-#[test]
-fn death_at_every_commit_of_a_tree_loses_nothing_and_repeats_nothing() {
+#[tokio::test]
+async fn death_at_every_commit_of_a_tree_loses_nothing_and_repeats_nothing() {
     for story in [TreeEvent::Quiet, TreeEvent::Killed, TreeEvent::Cancelled] {
-        let (commits, ..) = run_until_death(DeathPoint::Before(u64::MAX), story);
-        println!("commits, {story:?}: {commits}");
+        println!("{story:?}");
+        let work = async |_: &_, store| drive_until_death(store, story);
+        let carry_on = async |memory: &_, writes, _| check_end(memory, story, writes);
+        let commits = die_at_every_commit(work, carry_on).await;
         assert!(commits > 15, "{commits}");
-        for n in 1..=commits {
-            for death in [
-                DeathPoint::Before(n),
-                DeathPoint::After(n),
-                DeathPoint::Unknown(n),
-                DeathPoint::UnknownLost(n),
-            ] {
-                check(death, story);
-            }
-        }
     }
 }

@@ -4,11 +4,13 @@
 mod continuations;
 mod decisions;
 mod due_threads;
+mod state_changes;
 
 use super::random_requests::{DEPTH, RandomCall, TreeRequest, WIDTH, caps, spawn};
 use crate::runner::fixture::{RunnerFixture, calls, fails, raise, reply, says, usage, user};
 use continuations::library;
 use serde_json::json;
+use state_changes::ForestBlobs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
@@ -37,6 +39,7 @@ pub struct RandomForest {
     last_children: BTreeMap<String, u64>,
     /// Chains that were resumed, each with a link above it that was cancelled or killed before.
     resumed_below: BTreeSet<(String, String)>,
+    blobs: ForestBlobs,
 }
 
 impl RandomForest {
@@ -70,6 +73,7 @@ impl RandomForest {
             runs_max: usize::MAX,
             last_children: BTreeMap::new(),
             resumed_below: BTreeSet::new(),
+            blobs: ForestBlobs::default(),
         }
     }
 
@@ -163,6 +167,7 @@ impl RandomForest {
             TreeRequest::Fork(t, v) => self.fork(t, v),
             TreeRequest::Full(t) => self.fill_window(t),
             TreeRequest::Decide(t, kind) => self.decide_one(t, kind),
+            TreeRequest::Edit(t, kind) => self.change_state(t, kind),
             TreeRequest::StepBack(seconds) => {
                 use threadkeep::clock::{ClockTime, HostClock};
                 let seconds = self.world.clock.now().seconds - i64::from(seconds);
@@ -214,7 +219,7 @@ impl RandomForest {
         begun.is_ok()
     }
 
-    /// Submits an outcome and counts the call results in the newest entry.
+    /// Submits an outcome and counts the call results in the entries that it makes.
     fn submit(&mut self, thread: &str, outcome: StepOutcome, what: &str) {
         let before = self.load(thread);
         if self.world.held[thread].handed.summary.is_some() {
@@ -223,9 +228,7 @@ impl RandomForest {
         let done = self.world.submit(thread, outcome);
         self.count_outcome(what, done.is_ok());
         let mut after = self.load(thread);
-        if after.head.value.version > before.head.value.version {
-            self.count_results(&after);
-        }
+        self.count_results(&after, before.head.value.version);
         if let Ok(handed) = &done {
             self.check_hand_off(thread, handed);
             after = self.load(&handed.loaded.thread.value.id);
@@ -248,11 +251,16 @@ impl RandomForest {
         self.find_children(&after);
     }
 
-    fn count_results(&mut self, loaded: &LoadedThread) {
-        let version = loaded.head.value.version;
-        let entry = self.world.service.entry(loaded, version);
-        let entry = entry.unwrap().unwrap();
-        for event in entry.events {
+    /// Counts the call results in the entries after a version, and what these say of the state.
+    fn count_results(&mut self, loaded: &LoadedThread, after: u64) {
+        let mut events = Vec::new();
+        for version in after + 1..=loaded.head.value.version {
+            let entry = self.world.service.entry(loaded, version);
+            let entry = entry.unwrap().unwrap();
+            self.note_state(loaded, &entry);
+            events.extend(entry.events);
+        }
+        for event in events {
             let Event::ToolResult(result) = event else {
                 continue;
             };
@@ -292,7 +300,7 @@ impl RandomForest {
                 self.submit(thread, outcome, "reply");
             }
             Some(StepKind::CallTools) => {
-                let outcome = self.world.outcomes_with_state(thread);
+                let outcome = self.tool_outcomes(thread, n);
                 self.submit(thread, outcome, "tools");
             }
             Some(StepKind::Wait) => self.submit(thread, StepOutcome::Waited, "waited"),
@@ -467,8 +475,8 @@ impl RandomForest {
             let _ = self.world.hold(thread, claimed);
         }
         let after = self.load(thread);
-        if waiting && after.head.value.version > loaded.head.value.version {
-            self.count_results(&after);
+        if waiting {
+            self.count_results(&after, loaded.head.value.version);
         }
         let head = &after.head.value;
         if let (true, ThreadStatus::Suspended, Some(cause)) = (waiting, head.status, &head.cause) {

@@ -57,6 +57,8 @@ pub enum TreeRequest {
     Full(u8),
     /// A person decides about a call.
     Decide(u8, u8),
+    /// A caller changes the state of a thread.
+    Edit(u8, u8),
 }
 
 fn call() -> impl Strategy<Value = RandomCall> {
@@ -99,6 +101,7 @@ pub fn request() -> impl Strategy<Value = TreeRequest> {
         1 => (any::<u8>(), any::<u8>()).prop_map(|(t, v)| Fork(t, v)),
         6 => any::<u8>().prop_map(Full),
         4 => (any::<u8>(), any::<u8>()).prop_map(|(t, k)| Decide(t, k)),
+        4 => (any::<u8>(), any::<u8>()).prop_map(|(t, k)| Edit(t, k)),
     ]
 }
 

@@ -270,3 +270,52 @@ fn a_request_to_end_suspends_run_and_chat() {
     let again = run_with_input(&project, &["chat", "talk", "--json"], "again").json();
     assert_eq!(again["status"], "idle", "{again}");
 }
+
+/// A chat in a terminal asks about a call in place, and goes on with what the person types: an
+/// unclear answer is asked again, a denial and its note reach the model, and an answer is the
+/// result.
+#[cfg(unix)]
+#[test]
+fn a_chat_in_a_terminal_asks_about_calls_in_place() {
+    let project = CliProject::new();
+    project.write("notes.txt", "remember the milk");
+    let read = json!({"name": "read_file", "arguments": {"path": "notes.txt"}});
+    let script = json!([
+        {"text": "Let me look.", "calls": [read, read, read]},
+        {"text": "That is all."},
+    ]);
+    project.write(".ai/script.json", &script.to_string());
+    let policy = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(policy.path(), "approvals: [\"read_*\"]\n").unwrap();
+    let arguments = [
+        "chat",
+        "--id",
+        "talk",
+        "--capability",
+        "execute.tool.read_file",
+        "--policy",
+        policy.path().to_str().unwrap(),
+    ];
+    let Some(command) = binary::in_terminal(&project.command(&arguments)) else {
+        return;
+    };
+    let chat = binary::start_with_input(command, "What is there?\nmaybe\ny\nn too late\na milk\n");
+    let ran = chat.wait_for_end();
+    for words in [
+        "allow call_2_1 read_file",
+        "y allows it, n does not, a TEXT is its result",
+        "allow call_2_3 read_file",
+        "That is all.",
+    ] {
+        assert!(ran.out.contains(words), "{words}: {ran:#?}");
+    }
+    assert_eq!(project.status("talk"), "idle");
+    let text = project
+        .run(&["transcript", "talk", "--format", "jsonl"])
+        .out;
+    let decided = text.matches(r#""type":"decision""#).count();
+    assert_eq!(decided, 3, "{text}");
+    for words in ["remember the milk", "denied: too late"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}

@@ -2,6 +2,7 @@
 //! fields are compared, both ways.
 
 use super::fixture::{CliProject, MODELS};
+use crate::blobs::prunes::plant_old_blob;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use threadkeep_tests::binary;
@@ -235,6 +236,8 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
     let repaired = project.json(&["repair"]);
     let (pruned, imported) = state_file_documents(project);
     let clean = project.json(&["audit"]);
+    let copied = project.json(&["copy", "--to", "files"]);
+    assert_eq!(project.json(&["copy", "--to", "sqlite"])["exit"], 0);
     let well = project.json(&["doctor"]);
     let probed = project.json(&["doctor", "--probe", "local"]);
     let store = rusqlite::Connection::open(project.path().join(".ai/threads/registry.db"));
@@ -266,6 +269,7 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
         ("repair", vec![repaired]),
         ("prune", vec![pruned]),
         ("import", vec![imported]),
+        ("copy", vec![copied]),
         ("audit", vec![clean, unclean]),
         ("doctor", vec![well, ill]),
         ("doctor --probe", vec![probed]),
@@ -277,6 +281,7 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
 /// Documents about checkpoints: of a pruning that finds something, and of an import.
 fn state_file_documents(project: &CliProject) -> (Value, Value) {
     project.write(".ai/threads/again/state.json.new", "");
+    plant_old_blob(project, "again", b"loose");
     let pruned = project.json(&["prune"]);
     let file = project.path().join(".ai/threads/again/state.json");
     let imported = project.json(&["import", "--state", &file.display().to_string()]);

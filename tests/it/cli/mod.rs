@@ -6,6 +6,7 @@ mod chains;
 mod chat;
 mod commands;
 mod coordination;
+mod copies;
 mod damaged_records;
 mod doctor;
 pub(crate) mod fixture;
@@ -19,6 +20,7 @@ mod interrupts;
 mod io_failures;
 mod json;
 mod parallel_processes;
+mod plain_files;
 #[cfg(target_os = "linux")]
 mod read_only;
 mod recover_and_repair;

@@ -21,7 +21,20 @@ const EVENTS: [&str; 7] = [
 
 #[test]
 fn runs_of_two_processes_do_not_disturb_each_other() {
+    run_at_once(&CliProject::new());
+}
+
+#[test]
+fn runs_of_two_processes_do_not_disturb_each_other_in_plain_files() {
     let project = CliProject::new();
+    // Where it is, it is used.
+    std::fs::create_dir_all(project.path().join(".ai/threads/store.d")).unwrap();
+    run_at_once(&project);
+    assert!(!project.exists(".ai/threads/registry.db"));
+    assert_eq!(project.json(&["audit"])["findings"], serde_json::json!([]));
+}
+
+fn run_at_once(project: &CliProject) {
     let many = |process: usize| {
         let runs = (0..RUNS).map(|run| {
             let id = format!("p{process}-{run}");
@@ -46,7 +59,7 @@ fn runs_of_two_processes_do_not_disturb_each_other() {
             .collect()
     });
     assert_eq!(project.threads(), PROCESSES * RUNS);
-    check_usage(&project, &ids);
+    check_usage(project, &ids);
     for id in &ids {
         let shown = project.json(&["show", id, "--events", "100"]);
         assert_eq!(shown["thread"]["cost"]["spend"], "0.00031", "charged once");

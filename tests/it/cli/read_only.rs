@@ -148,6 +148,22 @@ fn a_project_that_may_not_be_written_is_read() {
     set_writable(&project, true);
 }
 
+/// A store of plain files is read where it is: reading it makes nothing.
+#[test]
+fn a_project_of_plain_files_that_may_not_be_written_is_read() {
+    let project = CliProject::new();
+    project.finish_thread("one");
+    assert_eq!(project.json(&["copy", "--to", "files"])["exit"], 0);
+    let reader = UnprivilegedReader::for_project(&project);
+    set_writable(&project, false);
+    check(&reader, &project, "a project of plain files", 1);
+    let written = reader.json(&project, &["title", "one", "A title"]);
+    assert_eq!(written["exit"], 1, "{written}");
+    let hint = written["error"]["hint"].to_string();
+    assert!(hint.contains("what only reads works"), "{written}");
+    set_writable(&project, true);
+}
+
 /// A backup made during writes: the store, and its log without the memory that processes share.
 #[test]
 fn a_backup_with_its_log_is_read_from_a_copy() {

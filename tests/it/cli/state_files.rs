@@ -137,6 +137,13 @@ fn settings_that_do_not_hold_are_refused_and_doctor_says_so() {
     assert_eq!(project.threads(), 0, "nothing was created");
 }
 
+/// Runs the thread `t` for a turn, after which its cap stops it.
+fn stop_after_one_turn(project: &CliProject) {
+    let input = ["--input", "file=notes.txt", "--id", "t", "--turns", "1"];
+    let ran = project.json(&[&["run", "describe"], &input[..]].concat());
+    assert_eq!(ran["exit"], 3, "{ran}");
+}
+
 fn read(project: &CliProject, path: &str) -> Value {
     let text = std::fs::read_to_string(project.path().join(path)).expect(path);
     serde_json::from_str(&text).expect(path)
@@ -145,17 +152,7 @@ fn read(project: &CliProject, path: &str) -> Value {
 #[test]
 fn a_run_leaves_its_checkpoint_and_a_cancel_writes_it() {
     let project = CliProject::new();
-    let input = [
-        "run",
-        "describe",
-        "--input",
-        "file=notes.txt",
-        "--id",
-        "t",
-        "--turns",
-        "1",
-    ];
-    assert_eq!(project.json(&input)["exit"], 3);
+    stop_after_one_turn(&project);
     let state = read(&project, ".ai/threads/t/state.json");
     assert_eq!(
         (&state["status"], &state["suspend_metadata"]["limit_code"]),
@@ -176,17 +173,7 @@ fn a_run_leaves_its_checkpoint_and_a_cancel_writes_it() {
 #[test]
 fn prune_removes_exactly_what_the_rehearsal_named() {
     let project = CliProject::new();
-    let input = [
-        "run",
-        "describe",
-        "--input",
-        "file=notes.txt",
-        "--id",
-        "t",
-        "--turns",
-        "1",
-    ];
-    project.json(&input);
+    stop_after_one_turn(&project);
     let copies = project.path().join(".ai/threads/t/checkpoints.d");
     for version in 100..112 {
         std::fs::write(copies.join(format!("{version}.json")), "{}").unwrap();
@@ -303,17 +290,7 @@ fn example_of_the_seed_and_files_of_the_original_are_imported() {
 #[test]
 fn a_checkpoint_of_this_project_comes_back_with_its_directive() {
     let project = CliProject::new();
-    let input = [
-        "run",
-        "describe",
-        "--input",
-        "file=notes.txt",
-        "--id",
-        "t",
-        "--turns",
-        "1",
-    ];
-    project.json(&input);
+    stop_after_one_turn(&project);
     let version = read(&project, ".ai/threads/t/state.json")["history_version"].clone();
     let copy = format!(".ai/threads/t/checkpoints.d/{version}.json");
     for (path, id) in [(".ai/threads/t/state.json", "one"), (&copy, "two")] {
@@ -348,17 +325,7 @@ fn a_checkpoint_of_this_project_comes_back_with_its_directive() {
 #[test]
 fn files_that_are_no_checkpoint_are_refused_by_name_and_make_nothing() {
     let project = CliProject::new();
-    let input = [
-        "run",
-        "describe",
-        "--input",
-        "file=notes.txt",
-        "--id",
-        "t",
-        "--turns",
-        "1",
-    ];
-    project.json(&input);
+    stop_after_one_turn(&project);
     let path = project.path().join(".ai/threads/t/state.json");
     let good = std::fs::read_to_string(&path).unwrap();
     let threads = project.threads();
@@ -413,17 +380,7 @@ fn files_that_are_no_checkpoint_are_refused_by_name_and_make_nothing() {
 #[test]
 fn an_edited_file_is_imported_without_its_hash() {
     let project = CliProject::new();
-    let input = [
-        "run",
-        "describe",
-        "--input",
-        "file=notes.txt",
-        "--id",
-        "t",
-        "--turns",
-        "1",
-    ];
-    project.json(&input);
+    stop_after_one_turn(&project);
     let mut state = read(&project, ".ai/threads/t/state.json");
     state.as_object_mut().unwrap().remove("messages_hash");
     let edited = state

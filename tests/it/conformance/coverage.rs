@@ -14,7 +14,7 @@ use super::differential::error_kind;
 use super::suite::{MemoryHome, StoreHome, cases};
 
 /// The contract in Rust, whose lists are read from its text.
-const CONTRACT: &str = include_str!("../../../host/src/storage/mod.rs");
+const CONTRACT: &str = include_str!("../../../storage/src/lib.rs");
 
 /// Errors that no store in memory has, and the tests in which a real one has them.
 const ELSEWHERE: [(&str, &str, &str); 2] = [

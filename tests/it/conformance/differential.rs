@@ -12,12 +12,13 @@ use threadkeep::storage::{
 };
 
 use super::broken_stores::{BrokenHome, StoreFault};
-use super::fixture::{SqliteFixture, contents};
+use super::fixture::{FilesFixture, SqliteFixture, contents};
 use super::random_operations::{OperationMaker, SeededRandom};
 use super::suite::{MemoryHome, StoreHome};
 use threadkeep_tests::soak::repetitions;
 
 const SEEDS: u32 = 20;
+const FILES_SEEDS: u32 = 4;
 const STEPS: u64 = 2_000;
 /// Histories that run at once: a store waits for its disk most of the time.
 const AT_ONCE: usize = 4;
@@ -269,10 +270,21 @@ fn number_from(name: &str) -> Option<u64> {
 
 #[test]
 fn memory_and_sqlite_answer_alike() {
+    compare_all(SEEDS, &|quota| Box::new(SqliteFixture::with_quota(quota)));
+}
+
+#[test]
+fn memory_and_files_answer_alike() {
+    compare_all(FILES_SEEDS, &|quota| {
+        Box::new(FilesFixture::with_quota(quota))
+    });
+}
+
+fn compare_all(seeds: u32, new_home: &(dyn Fn(Option<StorageQuota>) -> Box<dyn StoreHome> + Sync)) {
     let seed = number_from("THREADKEEP_SEED");
     let steps = number_from("THREADKEEP_STEPS").unwrap_or(STEPS);
     let seeds: Vec<u64> = seed.map_or_else(
-        || (1..=u64::from(repetitions(SEEDS))).collect(),
+        || (1..=u64::from(repetitions(seeds))).collect(),
         |seed| vec![seed],
     );
     let (waiting, total) = (Mutex::new(seeds.iter()), Mutex::new(SituationCounts::new()));
@@ -281,8 +293,8 @@ fn memory_and_sqlite_answer_alike() {
         loop {
             let next = waiting.lock().unwrap().next();
             let Some(seed) = next else { break };
-            let home = |quota| Box::new(SqliteFixture::with_quota(quota)) as Box<dyn StoreHome>;
-            if let Err(StoreDifference { steps, what }) = check(*seed, steps, &home, &mut counts) {
+            let checked = check(*seed, steps, new_home, &mut counts);
+            if let Err(StoreDifference { steps, what }) = checked {
                 panic!("THREADKEEP_SEED={seed} THREADKEEP_STEPS={steps} shows: {what}");
             }
         }

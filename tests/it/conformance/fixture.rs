@@ -2,10 +2,13 @@
 //! one for refusal.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
+use threadkeep::storage::directory::GrantedDirectory;
+use threadkeep::storage::files::{FilesOptions, FilesStore};
 use threadkeep::storage::sqlite::{CommitDurability, SqliteOptions, SqliteStore, StorePool};
 use threadkeep::storage::{
     COLLECTIONS, CommitOp, CommitOutcome, LOGS, LogEntry, RecordExpectation, RecordKey,
@@ -98,6 +101,36 @@ impl StoreHome for LazyFixture {
         let dir = self.fixture.dir.try_clone().unwrap();
         let options = options(self.fixture.quota);
         Arc::new(self.stores.store(move || dir.try_clone(), FILE, options))
+    }
+}
+
+/// A directory for a store of files. Each opening is as one of another process.
+pub(super) struct FilesFixture {
+    temp: TempDir,
+    quota: Option<StorageQuota>,
+    openings: AtomicU64,
+}
+
+impl FilesFixture {
+    pub(super) fn with_quota(quota: Option<StorageQuota>) -> Self {
+        Self {
+            temp: tempfile::tempdir().unwrap(),
+            quota,
+            openings: AtomicU64::new(0),
+        }
+    }
+}
+
+impl StoreHome for FilesFixture {
+    fn open(&self) -> Arc<dyn StorageBackend> {
+        let number = self.openings.fetch_add(1, Ordering::Relaxed);
+        let dir = Dir::open_ambient_dir(self.temp.path(), ambient_authority()).unwrap();
+        let options = FilesOptions {
+            writer: format!("opening{number}"),
+            durable: false,
+            quota: self.quota,
+        };
+        Arc::new(FilesStore::open(Box::new(GrantedDirectory::new(dir)), options).unwrap())
     }
 }
 

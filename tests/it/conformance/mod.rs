@@ -26,7 +26,7 @@ mod suite;
 mod threads_view;
 mod two_processes;
 
-use fixture::{LazyFixture, SqliteFixture};
+use fixture::{FilesFixture, LazyFixture, SqliteFixture};
 use std::sync::Arc;
 use suite::{MemoryHome, NewHome, StoreHome, cases, failing};
 use threadkeep::storage::StorageBackend;
@@ -91,6 +91,11 @@ impl StoreHome for GuideHome {
 #[test]
 fn sqlite_keeps_the_contract() {
     check_all(&|quota| Box::new(SqliteFixture::with_quota(quota)));
+}
+
+#[test]
+fn files_keep_the_contract() {
+    check_all(&|quota| Box::new(FilesFixture::with_quota(quota)));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::service::Error;
 use threadkeep_core::runner::{HolderProof, StepOutcome};
 use threadkeep_core::thread::{StepKind, ThreadDraft, ThreadStatus};
-use threadkeep_tests::auditor::audit;
+use threadkeep_tests::crash_points::die_at_every_commit;
 use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
 
 const TOP: &str = "top";
@@ -43,15 +43,6 @@ fn work(faulty: Arc<FaultyStore>, parent: DrivenChain, child: &str) -> Result<()
         chain.try_call_tool(110)?;
     }
     chain.try_say("the child is done")
-}
-
-/// Works until the store dies; returns the child and the number of commits.
-fn run_until_death(memory: &Arc<MemoryStore>, death: DeathPoint) -> (String, u64) {
-    let (parent, child) = parent_and_child(memory);
-    let inner = Arc::<MemoryStore>::clone(memory);
-    let faulty = Arc::new(FaultyStore::new(inner, death));
-    let _ = work(Arc::clone(&faulty), parent, &child);
-    (child, faulty.commits())
 }
 
 /// Takes the tip of a chain over, and goes on with it until it stops; returns its status.
@@ -98,44 +89,27 @@ fn has_waited(chain: &DrivenChain) -> bool {
 }
 
 /// Brings both threads to their end in other processes.
-fn carry_on(memory: &Arc<MemoryStore>, child: &str, what: DeathPoint) {
-    let findings = audit(&**memory);
-    assert!(findings.is_empty(), "{what:?}: {findings:#?}");
+fn carry_on(memory: &Arc<MemoryStore>, child: &str, death: DeathPoint) {
+    if death == DeathPoint::NEVER {
+        let world = RunnerFixture::over(Arc::<MemoryStore>::clone(memory), library());
+        let first = world.service.load(child).unwrap().thread.value;
+        assert!(first.next.is_some(), "it was handed off");
+    }
     go_on(memory, TOP, 2_000);
     let child = go_on(memory, child, 3_000);
-    assert_eq!(child, ThreadStatus::Completed, "{what:?}");
+    assert_eq!(child, ThreadStatus::Completed);
     let top = go_on(memory, TOP, 4_000);
-    assert_eq!(top, ThreadStatus::Completed, "{what:?}");
-    let findings = audit(&**memory);
-    assert!(findings.is_empty(), "{what:?}: {findings:#?}");
+    assert_eq!(top, ThreadStatus::Completed);
 }
 
-#[test]
-fn death_at_every_commit_of_a_child_that_is_handed_off_loses_nothing() {
-    let whole = Arc::new(MemoryStore::new());
-    let (child, commits) = run_until_death(&whole, DeathPoint::Before(u64::MAX));
-    let root = RunnerFixture::over(Arc::<MemoryStore>::clone(&whole), library());
-    assert!(
-        root.service
-            .load(&child)
-            .unwrap()
-            .thread
-            .value
-            .next
-            .is_some()
-    );
-    carry_on(&whole, &child, DeathPoint::Before(u64::MAX));
+#[tokio::test]
+async fn death_at_every_commit_of_a_child_that_is_handed_off_loses_nothing() {
+    let until_death = async |memory: &_, store| {
+        let (parent, child) = parent_and_child(memory);
+        let _ = work(store, parent, &child);
+        child
+    };
+    let carry_on = async |memory: &_, child: String, death| carry_on(memory, &child, death);
+    let commits = die_at_every_commit(until_death, carry_on).await;
     assert!(commits > 10, "{commits}");
-    for n in 1..=commits {
-        for death in [
-            DeathPoint::Before(n),
-            DeathPoint::After(n),
-            DeathPoint::Unknown(n),
-            DeathPoint::UnknownLost(n),
-        ] {
-            let memory = Arc::new(MemoryStore::new());
-            let (child, _) = run_until_death(&memory, death);
-            carry_on(&memory, &child, death);
-        }
-    }
 }

@@ -9,8 +9,8 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::service::Error;
 use threadkeep_core::runner::{HolderProof, StepOutcome};
 use threadkeep_core::thread::{StepKind, ThreadDraft, ThreadStatus};
-use threadkeep_tests::auditor::audit;
-use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
+use threadkeep_tests::crash_points::die_at_every_commit;
+use threadkeep_tests::faulty::FaultyStore;
 
 const TOP: &str = "top";
 /// Tokens of the parent's window that are used before it waits: the trigger is at 18,000.
@@ -58,15 +58,6 @@ fn work(faulty: Arc<FaultyStore>, child: &str) -> Result<(), Error> {
     parent.try_say("all is done")
 }
 
-/// Works until the store dies; returns the child and the number of commits.
-fn run_until_death(memory: &Arc<MemoryStore>, death: DeathPoint) -> (String, u64) {
-    let child = full_parent(memory);
-    let inner = Arc::<MemoryStore>::clone(memory);
-    let faulty = Arc::new(FaultyStore::new(inner, death));
-    let _ = work(Arc::clone(&faulty), &child);
-    (child, faulty.commits())
-}
-
 /// Takes the tip of a chain over, and goes on with it until it stops.
 fn go_on(memory: &Arc<MemoryStore>, thread: &str, at: u64) {
     let mut world = RunnerFixture::over(Arc::<MemoryStore>::clone(memory), library());
@@ -90,40 +81,29 @@ fn go_on(memory: &Arc<MemoryStore>, thread: &str, at: u64) {
 }
 
 /// Brings both threads to their end in other processes.
-fn carry_on(memory: &Arc<MemoryStore>, child: &str, what: DeathPoint) {
-    let findings = audit(&**memory);
-    assert!(findings.is_empty(), "{what:?}: {findings:#?}");
+fn carry_on(memory: &Arc<MemoryStore>, child: &str) {
     go_on(memory, child, 2_000);
     go_on(memory, TOP, 3_000);
     let world = RunnerFixture::over(Arc::<MemoryStore>::clone(memory), library());
     let root = world.service.load(TOP).unwrap();
     let tip = world.service.load(&root.chain.value.tip).unwrap();
-    assert_eq!(root.head.value.status, ThreadStatus::Continued, "{what:?}");
-    assert_eq!(tip.thread.value.previous.as_deref(), Some(TOP), "{what:?}");
-    assert_eq!(tip.head.value.status, ThreadStatus::Completed, "{what:?}");
-    assert_eq!(world.status(child), "completed", "{what:?}");
-    world.audit();
+    assert_eq!(root.head.value.status, ThreadStatus::Continued);
+    assert_eq!(tip.thread.value.previous.as_deref(), Some(TOP));
+    assert_eq!(tip.head.value.status, ThreadStatus::Completed);
+    assert_eq!(world.status(child), "completed");
 }
 
-#[test]
-fn death_at_every_commit_of_a_parent_that_is_handed_off_as_its_wait_ends_loses_nothing() {
-    let whole = Arc::new(MemoryStore::new());
-    let (child, commits) = run_until_death(&whole, DeathPoint::Before(u64::MAX));
-    carry_on(&whole, &child, DeathPoint::Before(u64::MAX));
+#[tokio::test]
+async fn death_at_every_commit_of_a_parent_that_is_handed_off_as_its_wait_ends_loses_nothing() {
+    let until_death = async |memory: &_, store| {
+        let child = full_parent(memory);
+        let _ = work(store, &child);
+        child
+    };
+    let carry_on = async |memory: &_, child: String, _| carry_on(memory, &child);
+    let commits = die_at_every_commit(until_death, carry_on).await;
     assert_eq!(
         commits, 4,
         "start and end of the child, claim and end of the parent"
     );
-    for n in 1..=commits {
-        for death in [
-            DeathPoint::Before(n),
-            DeathPoint::After(n),
-            DeathPoint::Unknown(n),
-            DeathPoint::UnknownLost(n),
-        ] {
-            let memory = Arc::new(MemoryStore::new());
-            let (child, _) = run_until_death(&memory, death);
-            carry_on(&memory, &child, death);
-        }
-    }
 }

@@ -11,8 +11,8 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::service::Error;
 use threadkeep_core::runner::{HolderProof, StepOutcome};
 use threadkeep_core::thread::{StepKind, ThreadStatus};
-use threadkeep_tests::auditor::audit;
-use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
+use threadkeep_tests::crash_points::die_at_every_commit;
+use threadkeep_tests::faulty::FaultyStore;
 
 const CHAT: &str = "chat";
 
@@ -46,23 +46,18 @@ fn retry_summary(chain: &mut DrivenChain) -> Result<(), Error> {
     chain.try_say("the answer")
 }
 
-/// Retries the summary over a store that dies; returns the number of its commits.
-fn run_until_death(memory: &Arc<MemoryStore>, death: DeathPoint) -> u64 {
+/// Retries the summary over a store that dies.
+fn retry_until_death(memory: &Arc<MemoryStore>, store: Arc<FaultyStore>) {
     let chat = summarizing_chat(Arc::<MemoryStore>::clone(memory));
-    let inner = Arc::<MemoryStore>::clone(memory);
-    let faulty = Arc::new(FaultyStore::new(inner, death));
-    let world = RunnerFixture::over(faulty.clone(), library(json!({})));
+    let world = RunnerFixture::over(store, library(json!({})));
     world.advance(1_000);
     let mut chain = DrivenChain::of_step(world, chat.handed);
     let _ = retry_summary(&mut chain);
-    faulty.commits()
 }
 
 /// Goes on with the chat in another process until it is idle; checks that it has two links and
 /// that its account has what both have spent.
-fn carry_on(memory: &Arc<MemoryStore>, what: DeathPoint) {
-    let findings = audit(&**memory);
-    assert!(findings.is_empty(), "{what:?}: {findings:#?}");
+fn carry_on(memory: &Arc<MemoryStore>) {
     let world = RunnerFixture::over(Arc::<MemoryStore>::clone(memory), library(json!({})));
     world.advance(2_000);
     let tip = world.service.load(CHAT).unwrap().chain.value.tip;
@@ -80,31 +75,17 @@ fn carry_on(memory: &Arc<MemoryStore>, what: DeathPoint) {
     let world = RunnerFixture::over(Arc::<MemoryStore>::clone(memory), library(json!({})));
     let root = world.service.load(CHAT).unwrap();
     let tip = world.service.load(&root.chain.value.tip).unwrap();
-    assert_eq!(tip.head.value.status, ThreadStatus::Idle, "{what:?}");
-    assert_eq!(tip.thread.value.previous.as_deref(), Some(CHAT), "{what:?}");
+    assert_eq!(tip.head.value.status, ThreadStatus::Idle);
+    assert_eq!(tip.thread.value.previous.as_deref(), Some(CHAT));
     let spent = tip.head.value.spend_under_cap();
-    assert_eq!(tip.chain.value.account.spent, spent, "{what:?}");
-    world.audit();
+    assert_eq!(tip.chain.value.account.spent, spent);
 }
 
-#[test]
-fn death_at_every_commit_of_a_retried_summary_leaves_one_tip() {
-    let whole = Arc::new(MemoryStore::new());
-    let commits = run_until_death(&whole, DeathPoint::Before(u64::MAX));
-    carry_on(&whole, DeathPoint::Before(u64::MAX));
+#[tokio::test]
+async fn death_at_every_commit_of_a_retried_summary_leaves_one_tip() {
+    let work = async |memory: &_, store| retry_until_death(memory, store);
+    let commits = die_at_every_commit(work, async |memory, (), _| carry_on(memory)).await;
     assert_eq!(commits, 4, "failure, wait, summary and answer");
-    for n in 1..=commits {
-        for death in [
-            DeathPoint::Before(n),
-            DeathPoint::After(n),
-            DeathPoint::Unknown(n),
-            DeathPoint::UnknownLost(n),
-        ] {
-            let memory = Arc::new(MemoryStore::new());
-            run_until_death(&memory, death);
-            carry_on(&memory, death);
-        }
-    }
 }
 
 /// A store without room for the next link records what the summary has cost, and suspends the run

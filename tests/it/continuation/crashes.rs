@@ -8,16 +8,14 @@ use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_core::runner::{HolderProof, StepOutcome};
 use threadkeep_core::thread::{StepKind, ThreadStatus};
-use threadkeep_tests::auditor::audit;
-use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
+use threadkeep_tests::crash_points::die_at_every_commit;
+use threadkeep_tests::faulty::FaultyStore;
 
 const QUESTIONS: usize = 9;
 
-/// Drives a chat until all questions are answered in two links, or its store dies. Returns the
-/// number of commits.
-fn run_until_death(memory: &Arc<MemoryStore>, death: DeathPoint) -> u64 {
-    let faulty = Arc::new(FaultyStore::new(Arc::<MemoryStore>::clone(memory), death));
-    let mut world = RunnerFixture::over(faulty.clone(), library(json!({})));
+/// Drives a chat until all questions are answered in two links, or its store dies.
+fn chat_until_death(store: Arc<FaultyStore>) {
+    let mut world = RunnerFixture::over(store, library(json!({})));
     let draft = threadkeep_core::thread::ThreadDraft {
         id: Some("chat".to_owned()),
         ..Default::default()
@@ -28,7 +26,6 @@ fn run_until_death(memory: &Arc<MemoryStore>, death: DeathPoint) -> u64 {
         let mut chain = DrivenChain::of_step(world, handed);
         let _ = answer_all(&mut chain);
     }
-    faulty.commits()
 }
 
 /// Answers and asks until the questions are answered.
@@ -47,9 +44,7 @@ fn answer_all(chain: &mut DrivenChain) -> Result<(), threadkeep_component::servi
 }
 
 /// Goes on with the thread in another process, to its end.
-fn carry_on(memory: &Arc<MemoryStore>, what: DeathPoint) {
-    let findings = audit(&**memory);
-    assert!(findings.is_empty(), "{what:?}: {findings:#?}");
+fn carry_on(memory: &Arc<MemoryStore>) {
     let world = RunnerFixture::over(Arc::<MemoryStore>::clone(memory), library(json!({})));
     let Ok(root) = world.service.load("chat") else {
         return;
@@ -80,27 +75,12 @@ fn carry_on(memory: &Arc<MemoryStore>, what: DeathPoint) {
             _ => break,
         }
     }
-    assert_eq!(chain.status(), ThreadStatus::Idle, "{what:?}");
-    let findings = audit(&**memory);
-    assert!(findings.is_empty(), "{what:?}: {findings:#?}");
+    assert_eq!(chain.status(), ThreadStatus::Idle);
 }
 
-#[test]
-fn death_at_every_commit_of_a_hand_off_leaves_one_tip() {
-    let whole = Arc::new(MemoryStore::new());
-    let commits = run_until_death(&whole, DeathPoint::Before(u64::MAX));
-    carry_on(&whole, DeathPoint::Before(u64::MAX));
+#[tokio::test]
+async fn death_at_every_commit_of_a_hand_off_leaves_one_tip() {
+    let work = async |_: &_, store| chat_until_death(store);
+    let commits = die_at_every_commit(work, async |memory, (), _| carry_on(memory)).await;
     assert!(commits > 15, "{commits}");
-    for n in 1..=commits {
-        for death in [
-            DeathPoint::Before(n),
-            DeathPoint::After(n),
-            DeathPoint::Unknown(n),
-            DeathPoint::UnknownLost(n),
-        ] {
-            let memory = Arc::new(MemoryStore::new());
-            run_until_death(&memory, death);
-            carry_on(&memory, death);
-        }
-    }
 }

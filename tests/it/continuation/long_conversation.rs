@@ -106,17 +106,24 @@ async fn write_message(project: &OpenProject, thread: &str, n: usize) {
 }
 
 /// Performs the run until it stops, and writes a message now and then.
+///
+/// Symptom: under load 199 turns of 200 were counted. Cause: the events and the end of the run were
+/// awaited side by side, and the end was taken while events still waited. Fix: all events are read.
+/// Kind: no other reader of events ends with the run.
 async fn run(project: &OpenProject, thread: &str, turns: &mut usize) -> (EndedRun, usize) {
     let (sink, mut stream) = EventSink::channel();
     let (mut tip, mut handed_off) = (thread.to_owned(), 0);
     let driver = project.driver();
     let never = StopReceiver::never();
-    let run = driver.run(thread, None, &sink, &never);
-    tokio::pin!(run);
-    loop {
-        tokio::select! {
-            ended = &mut run => return (ended.unwrap(), handed_off),
-            event = stream.recv() => match event.unwrap() {
+    let run = async {
+        let ended = driver.run(thread, None, &sink, &never).await;
+        // The loop below ends with the last event, and not with the run.
+        drop(sink);
+        ended.unwrap()
+    };
+    let follow = async {
+        while let Some(event) = stream.recv().await {
+            match event {
                 RunEvent::HandedOff { to, .. } => {
                     handed_off += 1;
                     tip = to;
@@ -128,9 +135,11 @@ async fn run(project: &OpenProject, thread: &str, turns: &mut usize) -> (EndedRu
                     }
                 }
                 _ => {}
-            },
+            }
         }
-    }
+    };
+    let (ended, ()) = tokio::join!(run, follow);
+    (ended, handed_off)
 }
 
 async fn raise_turns(project: &OpenProject, thread: &str) {

@@ -17,12 +17,13 @@ use threadkeep::driver::{CommitNotice, CommitObserver, EventSink, StopReceiver};
 use threadkeep::engine::{CodeCache, Engine};
 use threadkeep::limits::EngineLimits;
 use threadkeep::policy::{Policy, PolicyPreset};
-use threadkeep::project::{OpenProject, ProjectOptions};
+use threadkeep::project::{OpenProject, ProjectOptions, ProjectStore};
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
 use threadkeep_tests::soak::repetitions;
 
 const KILLS: u32 = 60;
+const KILLS_OVER_FILES: u32 = 10;
 const DIRECTORY: &str = "THREADKEEP_TEST_KILLED_IN";
 
 const SCRIPT: &str = r#"[
@@ -138,13 +139,26 @@ fn kill_one(directory: &Path, after: Duration) -> BTreeMap<String, u64> {
 
 #[tokio::test]
 async fn real_kills_lose_nothing() {
+    kill_again_and_again(KILLS, ProjectStore::Sqlite).await;
+}
+
+#[tokio::test]
+async fn real_kills_lose_nothing_in_plain_files() {
+    kill_again_and_again(KILLS_OVER_FILES, ProjectStore::Files).await;
+}
+
+async fn kill_again_and_again(kills: u32, store: ProjectStore) {
     let (kept, dir) = project_dir(SCRIPTED_MODELS);
     dir.write(".ai/script.json", SCRIPT).unwrap();
+    if store == ProjectStore::Files {
+        // Where it is, it is used.
+        dir.create_dir_all(".ai/threads/store.d").unwrap();
+    }
     let seed = seed();
     println!("seed of the kills: {seed}");
     let mut state = seed;
     let (mut events, mut recovered) = (0, 0);
-    let kills = repetitions(KILLS);
+    let kills = repetitions(kills);
     for kill in 0..kills {
         let after = Duration::from_micros(random(&mut state) % 60_000);
         let acknowledged = kill_one(kept.path(), after);
@@ -176,6 +190,8 @@ async fn real_kills_lose_nothing() {
         }
     }
     assert!(recovered > 0, "no kill hit a run");
+    let threads = dir.open_dir(".ai/threads").unwrap();
+    assert_eq!(ProjectStore::find(&threads).unwrap(), Some(store));
     println!("kills: {kills}, commits acknowledged: {events}, runs recovered: {recovered}");
 }
 

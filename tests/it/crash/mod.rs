@@ -3,3 +3,4 @@
 
 mod commit_points;
 pub mod kills;
+mod states_and_blobs;

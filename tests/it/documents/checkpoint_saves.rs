@@ -58,6 +58,16 @@ fn family() -> DocumentsFixture {
     ])
 }
 
+/// The JSON Schema of `state.json`.
+pub(super) fn schema() -> Value {
+    serde_json::from_str(SCHEMA).unwrap()
+}
+
+/// Returns the names of the fields of an object.
+pub(super) fn names(value: &Value) -> BTreeSet<String> {
+    value.as_object().unwrap().keys().cloned().collect()
+}
+
 /// Checks documents by their JSON Schema, with a validator that shares no code with the project.
 pub(super) struct SchemaJudge {
     schemas: boon::Schemas,
@@ -66,7 +76,7 @@ pub(super) struct SchemaJudge {
 
 impl SchemaJudge {
     pub(super) fn new() -> Self {
-        let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+        let schema = schema();
         let id = schema["$id"].as_str().unwrap().to_owned();
         let mut schemas = boon::Schemas::new();
         let mut compiler = boon::Compiler::new();
@@ -90,7 +100,7 @@ impl SchemaJudge {
 }
 
 /// Saves the checkpoint of a thread within each commit, and keeps its text.
-struct SaveOnCommit {
+pub(super) struct SaveOnCommit {
     documents: ThreadDocuments,
     settings: CheckpointSettings,
     threads: Dir,
@@ -98,7 +108,7 @@ struct SaveOnCommit {
 }
 
 impl SaveOnCommit {
-    fn new(world: &DocumentsFixture) -> Arc<Self> {
+    pub(super) fn new(world: &DocumentsFixture) -> Arc<Self> {
         Arc::new(Self {
             documents: world.documents.clone(),
             settings: CheckpointSettings {
@@ -110,25 +120,32 @@ impl SaveOnCommit {
         })
     }
 
-    fn documents(&self) -> Vec<Value> {
-        let saved = self.saved.lock().unwrap();
-        let parsed = saved.iter().map(|text| serde_json::from_str(text).unwrap());
+    pub(super) fn documents(&self) -> Vec<Value> {
+        let saved = self.texts().into_iter();
+        let parsed = saved.map(|text| serde_json::from_str(&text).unwrap());
         parsed.collect()
     }
-}
 
-impl CommitObserver for SaveOnCommit {
-    fn on_commit(&self, commit: &CommitNotice<'_>) {
-        let save = self
-            .documents
-            .save_checkpoint(commit.thread, &self.settings);
-        let saved = block_on(save).expect("nothing is in the way");
+    pub(super) fn texts(&self) -> Vec<String> {
+        self.saved.lock().unwrap().clone()
+    }
+
+    /// Saves the checkpoint of a thread, and keeps its text.
+    pub(super) async fn save(&self, thread: &str) {
+        let saved = self.documents.save_checkpoint(thread, &self.settings);
+        let saved = saved.await.expect("nothing is in the way");
         assert!(saved.copies_problem.is_none(), "{saved:?}");
         let dir = self.threads.open_dir(&saved.thread.id).unwrap();
         let text = dir.read_to_string(STATE_FILE).unwrap();
         let copy = format!("{COPIES_DIR}/{}.json", saved.version);
         assert_eq!(dir.read_to_string(copy).unwrap(), text);
         self.saved.lock().unwrap().push(text);
+    }
+}
+
+impl CommitObserver for SaveOnCommit {
+    fn on_commit(&self, commit: &CommitNotice<'_>) {
+        block_on(self.save(commit.thread));
     }
 }
 
@@ -206,7 +223,7 @@ async fn every_checkpoint_of_a_tree_and_of_a_hand_off_satisfies_the_schema() {
         .iter()
         .rfind(|one| one["thread_id"] == next.as_str());
     assert_eq!(next.unwrap()["chain_id"], "talk");
-    for text in observer.saved.lock().unwrap().iter() {
+    for text in observer.texts().iter() {
         judge.check(text);
         let file = StateFile::parse(serde_json::from_str(text).unwrap());
         file.expect("its own hash fits its messages");
@@ -251,10 +268,7 @@ async fn schema_is_that_of_what_is_written() {
         .tenant()
         .render(&chat, "checkpoint", None, 0, None);
     let written: Value = serde_json::from_str(&piece.await.unwrap().text).unwrap();
-    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
-    let names = |value: &Value| -> BTreeSet<String> {
-        value.as_object().unwrap().keys().cloned().collect()
-    };
+    let schema = schema();
     assert_eq!(names(&written), names(&schema["properties"]));
     for part in ["cost", "limits"] {
         let expected = names(&schema["properties"][part]["properties"]);
@@ -268,6 +282,11 @@ async fn schema_is_that_of_what_is_written() {
         ("suspend_reason", "mood".into()),
         ("turn_number", "one".into()),
         ("limits", serde_json::json!({"spend": "1.00"})),
+        ("state", serde_json::json!({"thread": {}, "run": {}})),
+        (
+            "suspend_metadata",
+            serde_json::json!({"calls": [{"id": "call_2_0"}]}),
+        ),
         (
             "messages",
             serde_json::json!([{"role": "robot", "content": ""}]),

@@ -4,11 +4,12 @@ use super::checkpoint_saves::block_on;
 use super::fixture::{DocumentsFixture, draft};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use threadkeep::documents::checkpoints::{CHECKPOINT_FAILED, COPIES_DIR, STATE_FILE};
-use threadkeep::documents::{DocumentError, DocumentWriter};
+use threadkeep::documents::{DocumentError, DocumentState, DocumentWriter, ThreadDocuments};
 use threadkeep::driver::{CommitNotice, CommitObserver};
-use threadkeep::wit::registry;
+use threadkeep::wit::{Cause, registry};
 
 const FILE: &str = ".ai/config/state_persistence.yaml";
 const SCRIPT: &str = r#"[
@@ -104,20 +105,53 @@ async fn saves_of_a_fast_run_become_few_and_the_end_is_among_them() {
     assert!(saved.contains(&4), "{saved:?}");
 }
 
-/// Runs a chat into its cap of one turn, with something in the place of `state.json`; returns its
-/// status, the code of the cause, and what the flush said.
-async fn run_without_saves(settings: &str, turns: u32) -> (String, Option<String>, Vec<String>) {
-    let world = world(settings);
-    let tenant = world.open.tenant();
+/// Creates a chat that may read files and has a cap of turns.
+pub(super) async fn limited_chat(world: &DocumentsFixture, turns: u32) -> String {
     let mut limited = registry::Draft {
         capabilities: vec!["execute.tool.read_file".to_owned()],
         ..draft("talk")
     };
     limited.limits.turns = Some(turns);
-    let chat = tenant.create(limited).await.unwrap().id;
+    world.open.tenant().create(limited).await.unwrap().id
+}
+
+/// The reason why `state.json` cannot be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SaveObstacle {
+    /// A directory in its place.
+    Directory,
+    /// The disk is full, once a part of the file is written.
+    FullDisk,
+}
+
+/// Runs a chat into its cap of turns while nothing can be saved; returns its status, its cause, and
+/// what the flush said.
+async fn run_without_saves(
+    settings: &str,
+    turns: u32,
+    obstacle: SaveObstacle,
+) -> (String, Option<Cause>, Vec<String>) {
+    let world = world(settings);
+    let tenant = world.open.tenant();
+    let chat = limited_chat(&world, turns).await;
+    let parsed = world.documents.checkpoint_settings().unwrap();
     world.documents.refresh(&chat).await.unwrap();
-    world.thread_dir(&chat).create_dir(STATE_FILE).unwrap();
-    let writer = Arc::new(DocumentWriter::new(world.documents.clone()));
+    world
+        .documents
+        .save_checkpoint(&chat, &parsed)
+        .await
+        .unwrap();
+    let dir = world.thread_dir(&chat);
+    let before = dir.read(STATE_FILE).unwrap();
+    let documents = match obstacle {
+        SaveObstacle::Directory => {
+            dir.remove_file(STATE_FILE).unwrap();
+            dir.create_dir(STATE_FILE).unwrap();
+            world.documents.clone()
+        }
+        SaveObstacle::FullDisk => full_disk(&world, &Arc::new(AtomicBool::new(true))),
+    };
+    let writer = Arc::new(DocumentWriter::new(documents));
     let driver = world
         .open
         .driver()
@@ -130,46 +164,103 @@ async fn run_without_saves(settings: &str, turns: u32) -> (String, Option<String
     // A run that is fenced because its thread was ended is no answer: the thread is.
     let _ = driver.run(&chat, Some(input), &sink, &stop).await;
     let said = writer.flush().await.failed.into_iter();
-    let said = said.map(|(_, error)| error.to_string()).collect();
+    let said: Vec<String> = said.map(|(_, error)| format!("{error:?}")).collect();
     let now = tenant.get(&chat).await.unwrap();
-    let document = world
-        .thread_dir(&chat)
-        .read_to_string("thread.json")
-        .unwrap();
+    let document = dir.read_to_string("thread.json").unwrap();
     assert!(
         document.contains(&format!("\"status\": \"{}\"", now.status)),
         "{document}"
     );
-    (now.status, now.cause.map(|cause| cause.code), said)
+    if obstacle == SaveObstacle::FullDisk {
+        assert_eq!(
+            dir.read(STATE_FILE).unwrap(),
+            before,
+            "the old file is whole"
+        );
+        assert!(!dir.exists("state.json.new"));
+    }
+    (now.status, now.cause, said)
+}
+
+/// Documents of the same files, whose checkpoints find the disk full while `is_full`.
+fn full_disk(world: &DocumentsFixture, is_full: &Arc<AtomicBool>) -> ThreadDocuments {
+    let is_full = Arc::clone(is_full);
+    let fault = move |path: &str| {
+        let full = path.ends_with("state.json.new") && is_full.load(Ordering::SeqCst);
+        match full {
+            true => Err(std::io::Error::from(std::io::ErrorKind::StorageFull)),
+            false => Ok(()),
+        }
+    };
+    let threads = world.open.threads().unwrap().try_clone().unwrap();
+    let tenant = world.open.tenant().clone();
+    ThreadDocuments::with_fault(tenant, threads, Some(Arc::new(fault)))
 }
 
 const FAST: &str = "checkpoint: {performance: {retry: {enabled: false}}}\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspension_that_must_be_saved_and_cannot_ends_the_thread() {
-    let (status, code, said) = run_without_saves(FAST, 1).await;
+    for (obstacle, why) in [
+        (
+            SaveObstacle::Directory,
+            "talk/state.json is not a regular file",
+        ),
+        (SaveObstacle::FullDisk, "no storage space"),
+    ] {
+        let (status, cause, said) = run_without_saves(FAST, 1, obstacle).await;
+        let cause = cause.expect("it has ended by an error");
+        assert_eq!((&*status, &*cause.code), ("error", CHECKPOINT_FAILED));
+        assert!(cause.message.contains(why), "{cause:?}");
+        assert_eq!(said.len(), 1, "{said:?}");
+        let lower = "checkpoint: {triggers: {on_suspend: {priority: 9}}, \
+                     performance: {retry: {enabled: false}}}\n";
+        let (status, cause, said) = run_without_saves(lower, 1, obstacle).await;
+        let code = cause.map(|cause| cause.code);
+        assert_eq!(
+            (&*status, code.as_deref()),
+            ("suspended", Some("turns_exceeded"))
+        );
+        assert_eq!(said.len(), 1, "it is told all the same");
+    }
+}
+
+/// A disk that was full has room again: the next save makes it good.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_told_once_and_the_next_save_makes_it_good() {
+    let world = world(FAST);
+    let chat = world.chat("talk").await;
+    let is_full = Arc::new(AtomicBool::new(true));
+    let documents = full_disk(&world, &is_full);
+    let writer = Arc::new(DocumentWriter::new(documents));
+    // Each commit asks for a save, and none can be made.
+    let flushing = Arc::new(FlushOnCommit(DocumentWriter::new(full_disk(
+        &world, &is_full,
+    ))));
+    let ended = world.say_observed(&chat, "look", flushing).await;
     assert_eq!(
-        (&*status, code.as_deref()),
-        ("error", Some(CHECKPOINT_FAILED))
+        (&*ended.status, ended.version),
+        ("idle", 4),
+        "{:?}",
+        ended.cause
     );
-    assert!(
-        said[0].contains("talk/state.json is not a regular file"),
-        "{said:?}"
-    );
-    let lower = "checkpoint: {triggers: {on_suspend: {priority: 9}}, \
-                 performance: {retry: {enabled: false}}}\n";
-    let (status, code, said) = run_without_saves(lower, 1).await;
-    assert_eq!(
-        (&*status, code.as_deref()),
-        ("suspended", Some("turns_exceeded"))
-    );
-    assert_eq!(said.len(), 1, "it is told all the same");
+    assert!(!world.thread_dir(&chat).exists(STATE_FILE));
+    writer.enqueue(&chat);
+    let told = writer.flush().await.failed;
+    assert_eq!(told.len(), 1, "{told:?}");
+    is_full.store(false, Ordering::SeqCst);
+    writer.enqueue(&chat);
+    assert!(writer.flush().await.failed.is_empty());
+    let states = world.documents.check(&chat).await.unwrap();
+    assert_eq!(states.checkpoint, DocumentState::Current);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ordinary_save_that_cannot_be_made_stops_a_run_only_with_priority_ten() {
-    let (status, _, said) = run_without_saves(FAST, 9).await;
-    assert_eq!((&*status, said.len()), ("idle", 1));
+    for obstacle in [SaveObstacle::Directory, SaveObstacle::FullDisk] {
+        let (status, _, said) = run_without_saves(FAST, 9, obstacle).await;
+        assert_eq!((&*status, said.len()), ("idle", 1), "{obstacle:?}");
+    }
     for trigger in ["pre_turn", "post_llm", "post_tools"] {
         let world = world(&format!(
             "checkpoint: {{triggers: {{{trigger}: {{priority: 10}}}}, \

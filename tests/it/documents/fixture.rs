@@ -89,7 +89,7 @@ impl DocumentsFixture {
     }
 
     pub async fn say(&self, thread: &str, text: &str) -> EndedRun {
-        run(&self.open.driver(), thread, text).await
+        run(&self.open.driver(), thread, Some(text)).await
     }
 
     pub async fn say_observed(
@@ -98,7 +98,18 @@ impl DocumentsFixture {
         text: &str,
         observer: Arc<dyn CommitObserver>,
     ) -> EndedRun {
-        run(&self.open.driver().with_observer(observer), thread, text).await
+        let driver = self.open.driver().with_observer(observer);
+        run(&driver, thread, Some(text)).await
+    }
+
+    /// Goes on with a thread that is due.
+    pub async fn go_on_observed(
+        &self,
+        thread: &str,
+        observer: Arc<dyn CommitObserver>,
+    ) -> EndedRun {
+        let driver = self.open.driver().with_observer(observer);
+        run(&driver, thread, None).await
     }
 
     /// The directory of a thread.
@@ -150,11 +161,16 @@ impl DocumentsFixture {
             );
         }
         let states = self.documents.check(thread).await.unwrap();
-        assert_eq!(states, all(DocumentState::Current), "{thread}");
+        // A checkpoint is saved on other occasions.
+        assert_ne!(states.checkpoint, DocumentState::Other, "{thread}");
+        let expected = DocumentStates {
+            checkpoint: states.checkpoint,
+            ..all(DocumentState::Current)
+        };
+        assert_eq!(states, expected, "{thread}");
         let files = self.thread_dir(thread).entries().unwrap();
         let files = files.map(|entry| entry.unwrap());
         let files = files.filter(|entry| entry.file_type().unwrap().is_file());
-        // A checkpoint is saved on other occasions.
         let files = files.filter(|entry| entry.file_name() != STATE_FILE);
         assert_eq!(files.count(), ALL.len(), "no temporary file is left");
     }
@@ -165,27 +181,28 @@ impl DocumentsFixture {
 }
 
 /// Returns one engine for all tests: compiling the component takes longer than all the rest.
-fn engine() -> Engine {
+pub fn engine() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     let made = || Engine::new(EngineLimits::local(), None).unwrap();
     ENGINE.get_or_init(made).clone()
 }
 
-/// The states of three documents that are all in `state`.
+/// The states of three documents that are all in `state`, without a checkpoint.
 pub fn all(state: DocumentState) -> DocumentStates {
     DocumentStates {
         thread: state,
         jsonl: state,
         markdown: state,
+        checkpoint: DocumentState::Missing,
+        is_checkpoint_overdue: false,
     }
 }
 
-async fn run(driver: &Driver, thread: &str, text: &str) -> EndedRun {
-    let content = serde_json::json!([{"type": "text", "text": text}]);
-    let input = serde_json::json!({"role": "user", "content": content}).to_string();
+async fn run(driver: &Driver, thread: &str, text: Option<&str>) -> EndedRun {
+    let input = text.map(threadkeep::models::user_message);
     let (sink, mut events) = EventSink::channel();
     let stop = StopReceiver::never();
-    let run = driver.run(thread, Some(input), &sink, &stop);
+    let run = driver.run(thread, input, &sink, &stop);
     let drain = async { while events.recv().await.is_some() {} };
     tokio::select! {
         ended = run => ended.unwrap(),

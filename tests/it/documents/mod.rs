@@ -1,7 +1,9 @@
 //! Documents against their records: equal byte for byte, whatever sequence of writes produced them.
 
+mod checkpoint_checks;
 mod checkpoint_saves;
 mod checkpoint_settings;
+mod checkpoint_states;
 mod confinement;
 mod damaged_documents;
 mod fixture;

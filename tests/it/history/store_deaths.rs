@@ -12,8 +12,8 @@ use threadkeep::error::CallError;
 use threadkeep::storage::{StorageBackend, memory::MemoryStore};
 use threadkeep::tenant::Tenant;
 use threadkeep::wit::{self, ledger, registry};
-use threadkeep_tests::auditor::audit;
-use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
+use threadkeep_tests::crash_points::die_at_every_commit;
+use threadkeep_tests::faulty::FaultyStore;
 use threadkeep_tests::fixture::MapLibrary;
 
 const THREAD: &str = "chat-1-abcdef";
@@ -79,16 +79,6 @@ async fn carry_loop(tenant: &Tenant, holder: &str) -> Result<(), CallError> {
     Ok(())
 }
 
-async fn run_until_death(engine: &Engine, death: DeathPoint) -> (u64, Arc<MemoryStore>) {
-    let memory = Arc::new(MemoryStore::new());
-    let faulty = Arc::new(FaultyStore::new(Arc::<MemoryStore>::clone(&memory), death));
-    let dying = tenant(engine, Arc::<FaultyStore>::clone(&faulty));
-    if create(&dying).await.is_ok() {
-        let _ = carry_loop(&dying, "first/1").await;
-    }
-    (faulty.commits(), memory)
-}
-
 async fn create(tenant: &Tenant) -> Result<wit::Thread, CallError> {
     let draft = registry::Draft {
         id: Some(THREAD.to_owned()),
@@ -97,42 +87,42 @@ async fn create(tenant: &Tenant) -> Result<wit::Thread, CallError> {
     tenant.create(draft).await
 }
 
+/// Carries the loop to its end, in another process.
+async fn carry_on(second: &Tenant) {
+    // The thread exists already, or it is created here.
+    let _ = create(second).await;
+    second
+        .recover(vec!["first/1".to_owned()], None)
+        .await
+        .unwrap();
+    if second.get(THREAD).await.unwrap().status != "completed" {
+        carry_loop(second, "second/1").await.unwrap();
+    }
+    let events = second.events(THREAD, 0, 500, None).await.unwrap().events;
+    for (kind, count) in [("tool_use", 1), ("tool_result", 1)] {
+        let found = events.iter().filter(|event| event.kind == kind).count();
+        assert_eq!(found, count, "{kind}");
+    }
+    assert_eq!(second.get(THREAD).await.unwrap().status, "completed");
+    let account = second.account(THREAD).await.unwrap();
+    assert_eq!((account.spent, account.held), (1_234, 0));
+}
+
 #[tokio::test]
 async fn external_loop_survives_death_at_every_commit() {
     let engine = engine();
-    let (commits, _) = run_until_death(&engine, DeathPoint::Before(u64::MAX)).await;
+    let work = async |_: &_, store: Arc<FaultyStore>| {
+        let dying = tenant(&engine, store);
+        if create(&dying).await.is_ok() {
+            let _ = carry_loop(&dying, "first/1").await;
+        }
+    };
+    let carry_on = async |memory: &Arc<_>, (), _| {
+        carry_on(&tenant(&engine, Arc::<MemoryStore>::clone(memory))).await;
+    };
+    let commits = die_at_every_commit(work, carry_on).await;
     assert_eq!(
         commits, 8,
         "create, open, hold, settle, three appends, close"
     );
-    for n in 1..=commits {
-        for death in [
-            DeathPoint::Before(n),
-            DeathPoint::After(n),
-            DeathPoint::Unknown(n),
-            DeathPoint::UnknownLost(n),
-        ] {
-            let (_, memory) = run_until_death(&engine, death).await;
-            let second = tenant(&engine, Arc::<MemoryStore>::clone(&memory));
-            // The thread exists already, or it is created here.
-            let _ = create(&second).await;
-            second
-                .recover(vec!["first/1".to_owned()], None)
-                .await
-                .unwrap();
-            assert_eq!(audit(&*memory), Vec::<String>::new(), "{death:?}");
-            if second.get(THREAD).await.unwrap().status != "completed" {
-                carry_loop(&second, "second/1").await.unwrap();
-            }
-            assert_eq!(audit(&*memory), Vec::<String>::new(), "{death:?}");
-            let events = second.events(THREAD, 0, 500, None).await.unwrap().events;
-            for (kind, count) in [("tool_use", 1), ("tool_result", 1)] {
-                let found = events.iter().filter(|event| event.kind == kind).count();
-                assert_eq!(found, count, "{death:?}: {kind}");
-            }
-            assert_eq!(second.get(THREAD).await.unwrap().status, "completed");
-            let account = second.account(THREAD).await.unwrap();
-            assert_eq!((account.spent, account.held), (1_234, 0), "{death:?}");
-        }
-    }
 }

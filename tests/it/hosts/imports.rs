@@ -2,6 +2,7 @@
 //! set, a library of documents, and faults that are asked for.
 
 use serde_json::{Map, Value};
+use std::collections::VecDeque;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -30,7 +31,16 @@ pub struct ScenarioImports {
     pub clock: ManualClock,
     library: Mutex<Map<String, Value>>,
     faults: Mutex<Map<String, Value>>,
+    script: Mutex<ImportScript>,
     drawn: AtomicU64,
+}
+
+/// The answers of `llm` and `tools` during a call, and what they were asked.
+#[derive(Default)]
+pub struct ImportScript {
+    pub replies: VecDeque<Value>,
+    pub tools: Value,
+    pub asked: Vec<Value>,
 }
 
 impl ScenarioImports {
@@ -40,8 +50,14 @@ impl ScenarioImports {
             clock: ManualClock::default(),
             library: Mutex::default(),
             faults: Mutex::default(),
+            script: Mutex::default(),
             drawn: AtomicU64::new(0),
         }
+    }
+
+    /// The script of the imports `llm` and `tools`.
+    pub fn script(&self) -> MutexGuard<'_, ImportScript> {
+        self.script.lock().unwrap()
     }
 
     /// The faults of the next call, by the name of an import.

@@ -44,7 +44,8 @@ fn the_native_host_answers_what_the_scenario_expects() {
     let mut expectations = 0;
     for ScenarioAnswer { line, answer } in native_answers() {
         let expected = &script[*line]["expect"];
-        if expected.is_null() {
+        // What a model was sent is compared between the hosts alone.
+        if expected.is_null() || answer.get("asked").is_some() {
             continue;
         }
         expectations += 1;

@@ -1,7 +1,7 @@
 //! The native host as the third player of the scenario: its own imports and store, and the exports
 //! called by the types that the component itself tells.
 
-use super::imports::{ScenarioImports, ThrownImport};
+use super::imports::{ImportScript, ScenarioImports, ThrownImport};
 use super::values::{to_json, to_val};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -13,7 +13,8 @@ use threadkeep::engine::COMPONENT;
 use threadkeep::limits::EngineLimits;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
-use wasmtime::component::{Component, Instance, InstancePre, Linker, Val};
+use wasmtime::component::types::ComponentFunc;
+use wasmtime::component::{Component, Instance, InstancePre, Linker, Type, Val};
 use wasmtime::{Engine, Store, StoreContextMut};
 
 const RANDOM: &str = "threadkeep:threads/random@0.1.0";
@@ -66,6 +67,7 @@ impl NativePlayer {
         linker.allow_shadowing(true);
         let mut random = linker.instance(RANDOM).unwrap();
         random.func_wrap("bytes", bytes).unwrap();
+        link_scripted(&mut linker);
         let component = Component::new(&engine, COMPONENT).unwrap();
         Self {
             pre: linker.instantiate_pre(&component).unwrap(),
@@ -98,6 +100,12 @@ impl NativePlayer {
             if let Some(faults) = line["faults"].as_object() {
                 self.imports.faults().extend(faults.clone());
             }
+            let replies = self.fill(&line["replies"]);
+            *self.imports.script() = ImportScript {
+                replies: replies.as_array().cloned().unwrap_or_default().into(),
+                tools: self.fill(&line["tools"]),
+                asked: Vec::new(),
+            };
             let answer = self.call(name, &self.fill(&line["with"]));
             for (name, path) in line["keep"].as_object().into_iter().flatten() {
                 let path = path.as_str().expect("a path").replace('.', "/");
@@ -162,6 +170,12 @@ impl NativePlayer {
             },
         };
         self.imports.faults().clear();
+        let asked = std::mem::take(&mut self.imports.script().asked);
+        self.answers
+            .extend(asked.into_iter().map(|request| ScenarioAnswer {
+                line: self.line,
+                answer: json!({ "asked": request }),
+            }));
         let answer = json!({"call": name, case: answer});
         self.answers.push(ScenarioAnswer {
             line: self.line,
@@ -289,14 +303,7 @@ impl NativePlayer {
                 script.replies.pop_front().expect("a scripted reply")
             }
             Some("call-tools") => {
-                let outcome = |call: &Value| {
-                    let name = call["name"].as_str().expect("a tool's name");
-                    let mut outcome = script.tools[name].clone();
-                    for at in ["version", "index"] {
-                        outcome[at] = call[at].clone();
-                    }
-                    outcome
-                };
+                let outcome = |call: &Value| scripted_outcome(&script.tools, call);
                 let calls = step["calls"].as_array().expect("calls").iter();
                 json!({"outcomes": calls.map(outcome).collect::<Value>()})
             }
@@ -306,6 +313,55 @@ impl NativePlayer {
             }
         }
     }
+}
+
+/// Links `llm` and `tools`, which answer what the line of the scenario says.
+fn link_scripted(linker: &mut Linker<ScenarioState>) {
+    let mut model = linker.instance("threadkeep:threads/llm@0.1.0").unwrap();
+    let complete = |store: StoreContextMut<'_, ScenarioState>,
+                    kind: ComponentFunc,
+                    given: &[Val],
+                    answers: &mut [Val]| {
+        let mut script = store.data().imports.script();
+        script.asked.push(to_json(&given[0]));
+        let reply = script.replies.pop_front().expect("a scripted reply");
+        let Some(Type::Result(kind)) = kind.results().next() else {
+            panic!("{kind:?}");
+        };
+        answers[0] = Val::Result(match reply.get("completion") {
+            Some(reply) => Ok(Some(Box::new(to_val(&kind.ok().unwrap(), reply)))),
+            None => {
+                let failure = to_val(&kind.err().unwrap(), &reply["failure"]);
+                Err(Some(Box::new(failure)))
+            }
+        });
+        Ok(())
+    };
+    model.func_new("complete", complete).unwrap();
+    let mut tools = linker.instance("threadkeep:threads/tools@0.1.0").unwrap();
+    let call = |store: StoreContextMut<'_, ScenarioState>,
+                kind: ComponentFunc,
+                given: &[Val],
+                answers: &mut [Val]| {
+        let script = store.data().imports.script();
+        let calls = to_json(&given[0]);
+        let calls = calls.as_array().expect("calls").iter();
+        let outcomes: Value = calls
+            .map(|call| scripted_outcome(&script.tools, call))
+            .collect();
+        answers[0] = to_val(&kind.results().next().unwrap(), &outcomes);
+        Ok(())
+    };
+    tools.func_new("call", call).unwrap();
+}
+
+/// Returns the outcome of a call by the name of its tool.
+fn scripted_outcome(tools: &Value, call: &Value) -> Value {
+    let mut outcome = tools[call["name"].as_str().expect("a tool's name")].clone();
+    for at in ["version", "index"] {
+        outcome[at] = call[at].clone();
+    }
+    outcome
 }
 
 /// Returns the arguments of `runner.start`.

@@ -9,6 +9,7 @@ mod planted_schema;
 mod posix_locks;
 mod projects;
 mod replaced_files;
+mod transfers;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;

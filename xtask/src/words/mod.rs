@@ -51,10 +51,11 @@ pub const FIELD_WORDS: [&str; 10] = [
 ];
 
 /// The crates by the path of their sources; a path belongs to the longest one that it begins with.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "guest/units",
     "guest/core",
     "guest",
+    "storage",
     "host/cli",
     "host",
     "tests",

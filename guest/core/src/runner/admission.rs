@@ -223,6 +223,7 @@ pub(super) fn hand_out_step(change: &mut ThreadChange<'_>, kind: StepKind, deadl
         until: None,
         failed: None,
         short_since: None,
+        parked: false,
     });
     set_lease(change, deadline);
 }

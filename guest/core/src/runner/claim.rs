@@ -209,8 +209,9 @@ fn is_holder_gone(
 fn fence_holder(change: &mut ThreadChange<'_>, round: Option<&Entry>, partial: &KeptPartial) {
     change.head.token += 1;
     // An external loop submits no steps: the number of its appends between two deaths is not
-    // counted.
-    if !change.head.is_external_loop() {
+    // counted. Nothing of a parked step was begun.
+    let parked = change.head.is_parked();
+    if !change.head.is_external_loop() && !parked {
         change.head.lost += 1;
     }
     // The holder's time of death is unknown. It lived when it kept a text. The time after that may
@@ -230,5 +231,5 @@ fn fence_holder(change: &mut ThreadChange<'_>, round: Option<&Entry>, partial: &
     push_partial(change, &partial.text);
     let events = round.map(|entry| entry.events.as_slice());
     let name = |index| tool_name_of(events, index);
-    interrupt_calls(change, |idempotent| !idempotent, &name);
+    interrupt_calls(change, |idempotent| !idempotent && !parked, &name);
 }

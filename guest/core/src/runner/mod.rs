@@ -22,6 +22,7 @@ mod fork;
 mod hand_off_plan;
 mod hand_off_terms;
 mod handing_off;
+mod inner_loop;
 mod mail;
 mod message_ids;
 mod open_calls;
@@ -59,6 +60,10 @@ pub use external_loop::{LoopEnding, LoopFailure, close, open, parse_failure};
 pub use fork::{FORKED, ForkPoint, ForkRequest, fork};
 pub use hand_off_plan::{hand_off_plan, hand_off_plan_needs};
 pub use handing_off::HAND_OFFS_MAX;
+pub use inner_loop::{
+    LoopBeginning, LoopReason, LoopRest, begin_step, choose_beginning, choose_due_call, is_held_by,
+    park_step, reason_to_go_on,
+};
 pub use message_ids::{KnownMessage, is_known_message, message_digest, message_key};
 pub use reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};
 pub use result_blocks::{ResultContent, parse_result_content};

@@ -14,6 +14,7 @@ pub(super) fn interrupt_calls(
     let Some(round) = change.head.round.take() else {
         return;
     };
+    let parked = change.head.is_parked();
     let (gone, open): (Vec<_>, Vec<_>) = round
         .calls
         .iter()
@@ -21,9 +22,11 @@ pub(super) fn interrupt_calls(
         .partition(|call| which(call.idempotent));
     for call in gone {
         let place = (round.version, call.index);
-        let result = match call.was_not_run() {
-            true => undecided_result(place, names(call.index)),
-            false => interrupted_result(place, names(call.index)),
+        let name = names(call.index);
+        let result = match (call.was_not_run(), parked) {
+            (true, _) => not_run_result(place, name, "allowed"),
+            (false, true) => not_run_result(place, name, "begun"),
+            (false, false) => interrupted_result(place, name),
         };
         change.push_event(Event::ToolResult(result));
     }
@@ -49,10 +52,10 @@ pub(super) fn interrupted_result((version, index): (u64, u32), name: String) -> 
     }
 }
 
-/// Returns the result of a call that waited for a decision when its run ended: it never ran.
-fn undecided_result(place: (u64, u32), name: String) -> ToolResult {
+/// Returns the result of a call that was not `allowed` or `begun` when its run ended.
+fn not_run_result(place: (u64, u32), name: String, lacks: &str) -> ToolResult {
     ToolResult {
-        text: "not run: the run was ended before the call was allowed".into(),
+        text: format!("not run: the run was ended before the call was {lacks}"),
         state: ToolResultState::Denied,
         ..interrupted_result(place, name)
     }

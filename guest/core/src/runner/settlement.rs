@@ -44,7 +44,7 @@ pub(super) fn settle_attempt_until(
 ) -> NanoUsd {
     match usage {
         Some(usage) => close_hold(change, CostSource::Settled, Some(usage)),
-        None if sent => {
+        None if sent && !change.head.is_parked() => {
             let basis = change.head.hold.and_then(|hold| hold.basis);
             let end = clamp_to_deadline(change, end);
             let usage =
@@ -205,7 +205,7 @@ pub(super) fn record_tool_cost(change: &mut ThreadChange<'_>, cost: NanoUsd) {
 }
 
 /// Counts the time of the pending step, up to its deadline. A clock that stepped back counts as
-/// nothing, and so does an external loop, whose time the runner does not measure.
+/// nothing, and so do a parked step and an external loop, whose time the runner does not measure.
 pub(super) fn count_time(change: &mut ThreadChange<'_>) -> u64 {
     let now = change.now();
     count_time_until(change, now)
@@ -222,7 +222,7 @@ pub(super) fn count_time_until(change: &mut ThreadChange<'_>, end: UnixTime) -> 
     let Some(step) = &change.head.step else {
         return 0;
     };
-    if step.kind == StepKind::ExternalLoop {
+    if step.kind == StepKind::ExternalLoop || step.parked {
         return 0;
     }
     let millis = end.min(step.deadline).millis_since(step.started);

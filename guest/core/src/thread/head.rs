@@ -188,6 +188,11 @@ impl Head {
             && open.all(|call| call.is_undecided() || call.waits)
     }
 
+    /// Returns true if its pending step is parked: handed out, and not begun.
+    pub fn is_parked(&self) -> bool {
+        self.step.as_ref().is_some_and(|step| step.parked)
+    }
+
     /// Returns true if an external loop holds the thread.
     pub fn is_external_loop(&self) -> bool {
         self.step
@@ -219,6 +224,9 @@ pub struct PendingStep {
     pub failed: Option<String>,
     /// For a wait for money that other calls hold: the time since when money is short.
     pub short_since: Option<UnixTime>,
+    /// True from the end of a `runner.run` that has handed the step out and not begun it until the
+    /// next one begins it: nothing of it was sent or run.
+    pub parked: bool,
 }
 
 record!(PendingStep {
@@ -231,7 +239,8 @@ record!(PendingStep {
     output,
     until,
     failed or nothing,
-    short_since or nothing
+    short_since or nothing,
+    parked or nothing
 });
 
 /// Kinds of steps that can be pending.

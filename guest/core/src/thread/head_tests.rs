@@ -92,6 +92,7 @@ fn largest_step() -> PendingStep {
         until: Some(LATEST),
         failed: Some("\u{1}".repeat(100)),
         short_since: Some(LATEST),
+        parked: true,
     }
 }
 

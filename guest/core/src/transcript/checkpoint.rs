@@ -6,14 +6,15 @@
 //! decimal numbers here, and hidden characters are escaped ([`threadkeep_units::printable`]).
 
 use super::thread_json::{DecimalDollars, format_document};
-use crate::error::Error;
+use crate::error::{Error, cut};
 use crate::estimate::estimate_tokens;
-use crate::history::{Entry, document_messages};
+use crate::history::{Entry, Event, call_id, document_messages};
 use crate::json::{self, JsonObject, JsonValue, ObjectWriter, ToJson};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::plan::LoadedThread;
-use crate::thread::{StatusCause, ThreadStatus, UsageCounters};
+use crate::state::StateDocument;
+use crate::thread::{Head, RoundCall, StatusCause, ThreadStatus, UsageCounters};
 use threadkeep_units::printable::escape_json;
 
 /// Version of the form.
@@ -28,6 +29,9 @@ const LIMIT_CODES: [&str; 6] = [
     "depth_exceeded",
     "duration_exceeded",
 ];
+
+/// Most bytes of the arguments of a call that waits for a decision. The messages have all of them.
+const ARGUMENTS_BYTES_MAX: usize = 500;
 
 /// The text after the last message.
 pub const CHECKPOINT_END: &str = "\n  ]\n}\n";
@@ -48,6 +52,10 @@ pub struct CheckpointSource<'a> {
     pub approvals: &'a [String],
     /// The text of a reply that was interrupted, if nothing has answered the request since.
     pub partial: Option<&'a PartialReply>,
+    /// The entry with the calls of a suspended thread that wait for decisions, if some do.
+    pub round: Option<&'a Entry>,
+    /// The state of the thread at the version of the checkpoint, if there is anything in it.
+    pub state: Option<&'a StateDocument>,
 }
 
 /// The text of a reply that is not whole.
@@ -92,6 +100,10 @@ pub fn checkpoint_head(source: CheckpointSource<'_>) -> Result<(String, bool), E
     let cause = stopped.and_then(|head| head.cause.as_ref());
     let waits = now.is_some_and(|head| head.status == ThreadStatus::Waiting);
     let reason = cause.map(|cause| cause.reason.as_str());
+    let metadata = cause.map(|cause| SuspendMetadata {
+        cause,
+        waiting: find_undecided_calls(head, source.round),
+    });
     let mut text = String::new();
     ObjectWriter::new(&mut text)
         .add("thread_id", &thread.id)
@@ -105,7 +117,7 @@ pub fn checkpoint_head(source: CheckpointSource<'_>) -> Result<(String, bool), E
         .add("limits", &CapTotals(&head.limits))
         .add("status", &now.map(|head| head.status))
         .add("suspend_reason", &reason.or(waits.then_some("waiting")))
-        .add("suspend_metadata", &cause.map(SuspendMetadata))
+        .add("suspend_metadata", &metadata)
         .add("hooks", &Vec::<String>::new())
         .add("required_caps", &thread.capabilities)
         .add("approvals", source.approvals)
@@ -113,6 +125,7 @@ pub fn checkpoint_head(source: CheckpointSource<'_>) -> Result<(String, bool), E
         .add("history_version", &head.version)
         .add("model", &thread.model)
         .add("chain_id", &thread.chain)
+        .add("state", &source.state)
         .add("messages_hash", &now.map(|head| &head.prefix))
         .finish();
     let mut text = format_document(&text)?;
@@ -188,12 +201,16 @@ impl ToJson for CapTotals<'_> {
     }
 }
 
-/// The cause for which a thread is suspended, with the cap that it has reached, if it has.
-struct SuspendMetadata<'a>(&'a StatusCause);
+/// The cause for which a thread is suspended, with the cap that it has reached, if it has, and the
+/// calls that wait for decisions.
+struct SuspendMetadata<'a> {
+    cause: &'a StatusCause,
+    waiting: Vec<UndecidedCall<'a>>,
+}
 
 impl ToJson for SuspendMetadata<'_> {
     fn write(&self, out: &mut String) {
-        let Self(cause) = self;
+        let Self { cause, waiting } = self;
         let mut fields = ObjectWriter::new(out);
         if LIMIT_CODES.contains(&cause.code.as_str()) {
             fields
@@ -203,9 +220,41 @@ impl ToJson for SuspendMetadata<'_> {
         }
         fields
             .add("code", &cause.code)
-            .add("message", &cause.message)
+            .add("message", &cause.message);
+        if !waiting.is_empty() {
+            fields.add("calls", waiting);
+        }
+        fields.finish();
+    }
+}
+
+/// A call that waits for a decision, and the entry that holds it.
+struct UndecidedCall<'a>(&'a RoundCall, &'a Entry);
+
+impl ToJson for UndecidedCall<'_> {
+    fn write(&self, out: &mut String) {
+        let Self(call, entry) = self;
+        let (name, arguments) = match entry.events.get(call.index as usize) {
+            Some(Event::ToolUse(used)) => (used.name.as_str(), used.arguments.as_str()),
+            _ => ("", ""),
+        };
+        ObjectWriter::new(out)
+            .add("id", &call_id(entry.version, call.index))
+            .add("name", name)
+            .add("arguments", cut(arguments, ARGUMENTS_BYTES_MAX))
+            .add("since", &entry.time.rfc3339())
             .finish();
     }
+}
+
+fn find_undecided_calls<'a>(head: &'a Head, round: Option<&'a Entry>) -> Vec<UndecidedCall<'a>> {
+    let version = head.round.as_ref().map(|round| round.version);
+    let entry = round.filter(|entry| Some(entry.version) == version);
+    let calls = entry.into_iter().flat_map(|entry| {
+        let undecided = head.undecided_calls();
+        undecided.map(move |call| UndecidedCall(call, entry))
+    });
+    calls.collect()
 }
 
 /// A number of a cause in the unit of documents: dollars, seconds, or a count.
@@ -290,8 +339,12 @@ mod tests {
             ("limit", "store_full", ""),
         ] {
             let cause = StatusCause::with_bound(reason, code, "why", 1_500, 1_000);
+            let metadata = SuspendMetadata {
+                cause: &cause,
+                waiting: Vec::new(),
+            };
             assert_eq!(
-                json::to_text(&SuspendMetadata(&cause)),
+                json::to_text(&metadata),
                 format!(r#"{{{told}"code":"{code}","message":"why"}}"#)
             );
         }

@@ -2,6 +2,7 @@
 //! no code with the ledger, and on each audit looks again at all that was written since the last
 //! one.
 
+use super::states::StateBook;
 use super::store::TestStore;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub struct LedgerAuditor {
     heads: BTreeMap<String, Value>,
     chains: BTreeMap<String, Value>,
     books: BTreeMap<String, HistoryBook>,
+    states: BTreeMap<String, StateBook>,
     problems: Vec<String>,
 }
 
@@ -60,13 +62,18 @@ impl LedgerAuditor {
             let record = serde_json::from_str(record).expect("a record is JSON");
             kept.insert(name.clone(), record);
         }
-        self.seen = store.written.len();
         for (thread, lines) in &store.histories {
             let from = self.books.get(thread).map_or(0, |book| book.entries);
             for line in &lines[from..] {
-                self.audit_entry(thread, line);
+                let entry = serde_json::from_str(line).expect("an entry is JSON");
+                self.audit_entry(thread, &entry);
+                let book = self.states.entry(thread.clone()).or_default();
+                self.problems
+                    .extend(book.replay(store, thread, &entry).err());
             }
         }
+        self.audit_states(store);
+        self.seen = store.written.len();
         self.audit_accounts();
         match self.problems.first() {
             Some(problem) => Err(problem.clone()),
@@ -74,8 +81,21 @@ impl LedgerAuditor {
         }
     }
 
-    fn audit_entry(&mut self, thread: &str, line: &str) {
-        let entry: Value = serde_json::from_str(line).expect("an entry is JSON");
+    /// Compares the states of the heads that were written since the last audit with the books.
+    fn audit_states(&mut self, store: &TestStore) {
+        for (collection, key) in &store.written[self.seen..] {
+            if collection != "head" {
+                continue;
+            }
+            let book = self.states.entry(key.clone()).or_default();
+            let record = store.text("state", key).unwrap_or("null");
+            let record = serde_json::from_str(record).expect("a record is JSON");
+            let found = book.compare(key, &record, &self.heads[key]);
+            self.problems.extend(found.err());
+        }
+    }
+
+    fn audit_entry(&mut self, thread: &str, entry: &Value) {
         let book = self.books.entry(thread.to_owned()).or_default();
         let version = number(&entry["version"]);
         book.entries += 1;
@@ -108,7 +128,7 @@ impl LedgerAuditor {
         }
         for event in entry["events"].as_array().into_iter().flatten() {
             match text(&event["type"]) {
-                "tool_result" => book.spent += number(&event["cost"]),
+                "tool_result" | "consent_asked" => book.spent += number(&event["cost"]),
                 "usage_corrected" => {
                     let of = number(&event["version"]);
                     let charged = number(&event["charged"]);
@@ -173,7 +193,9 @@ impl LedgerAuditor {
                 sum.spent += number(&account["reported"]);
                 if number(&account["users"]) > 0 {
                     sum.users += 1;
-                    sum.reserved += number(&account["limit"]) - number(&account["reported"]);
+                    // One that has reported more than its limit is a finding of its own bounds.
+                    let (limit, reported) = (&account["limit"], &account["reported"]);
+                    sum.reserved += number(limit).saturating_sub(number(reported));
                 }
             }
         }

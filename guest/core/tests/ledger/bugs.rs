@@ -31,9 +31,13 @@ pub enum PlantedBug {
     CapStartsAgain,
     /// A late bill of an earlier link is not carried by the tip.
     LateBillNotCarried,
+    /// The record of a state stays as it was when a change is recorded.
+    StateRecordStays,
+    /// The record of a state keeps the scopes of calls that have their results.
+    CallScopesStay,
 }
 
-pub const BUGS: [PlantedBug; 12] = [
+pub const BUGS: [PlantedBug; 14] = [
     PlantedBug::ReportReplaces,
     PlantedBug::ReservedTwice,
     PlantedBug::RootSweeps,
@@ -46,6 +50,8 @@ pub const BUGS: [PlantedBug; 12] = [
     PlantedBug::ReportsTwice,
     PlantedBug::CapStartsAgain,
     PlantedBug::LateBillNotCarried,
+    PlantedBug::StateRecordStays,
+    PlantedBug::CallScopesStay,
 ];
 
 /// A chain record that a commit writes.
@@ -127,6 +133,8 @@ pub fn plant_bug(
         PlantedBug::ClosesEarly => close_early(plan, &mut chains),
         PlantedBug::CapStartsAgain => carry_nothing(writes),
         PlantedBug::LateBillNotCarried => leave_tip(plan, writes),
+        PlantedBug::StateRecordStays => writes.retain(|write| !is_state_record(write)),
+        PlantedBug::CallScopesStay => keep_call_scopes(writes),
     }
     for chain in chains {
         if let StoreWrite::Put { value, .. } = &mut writes[chain.at] {
@@ -316,5 +324,31 @@ fn leave_tip(plan: &CommitPlan, writes: &mut Vec<StoreWrite>) {
             | StoreWrite::Append { .. }
             | StoreWrite::Trim { .. } => true,
         });
+    }
+}
+
+fn is_state_record(write: &StoreWrite) -> bool {
+    matches!(
+        write,
+        StoreWrite::Put {
+            collection: "state",
+            ..
+        }
+    )
+}
+
+/// Adds the scope of a call to the records of states.
+fn keep_call_scopes(writes: &mut [StoreWrite]) {
+    for write in writes {
+        if let StoreWrite::Put {
+            collection: "state",
+            value,
+            ..
+        } = write
+        {
+            let mut record: Value = serde_json::from_str(value).expect("a record is JSON");
+            record["document"]["tool_call"]["call_1_0"] = json!({"own": 1});
+            *value = record.to_string();
+        }
     }
 }

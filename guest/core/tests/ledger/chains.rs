@@ -13,7 +13,6 @@ use threadkeep_core::plan::{DecisionContext, LoadedThread, StoredRecord, ThreadC
 use threadkeep_core::runner::{
     self, CommitDecision, DecisionInputs, ForkPoint, ForkRequest, ResumeRequest, StartRequest,
 };
-use threadkeep_core::state::StateDocument;
 use threadkeep_core::thread::{
     self, ChainPlace, HistoryPath, PathReplay, ResolvedDraft, SpawnParent, ThreadDraft,
     ThreadRecord, ThreadStatus, WindowCount,
@@ -97,7 +96,7 @@ impl TestWorld {
         let name = format!("fork-{}", moment.commit);
         let request = ForkRequest::parse((&thread, version), &name, None).expect("it is valid");
         let pinned = record.pin.is_some();
-        let state = StateDocument::empty();
+        let state = self.state_of_version(&path, version);
         let point = ForkPoint {
             original: &original,
             version,
@@ -144,10 +143,10 @@ impl TestWorld {
         loaded: &LoadedThread,
         decide: &dyn Fn(DecisionInputs) -> Result<CommitDecision, Error>,
     ) -> Result<CommitDecision, Error> {
-        match decide(DecisionInputs::default())? {
+        match decide(self.inputs_of(loaded))? {
             CommitDecision::NeedsWindow(needs) => decide(DecisionInputs {
                 window: Some(self.window(loaded, needs)),
-                ..DecisionInputs::default()
+                ..self.inputs_of(loaded)
             }),
             decided => Ok(decided),
         }

@@ -301,7 +301,7 @@ fn link_plan(tip: &LoadedThread, id: &str) -> Result<CommitPlan, threadkeep_core
 fn a_link_is_created_with_the_end_of_its_tip_and_two_entries_in_one_commit() {
     let mut world = TestWorld::new(None);
     world.request(&RandomRequest::Start(0)).unwrap();
-    let reply = RandomRequest::Reply(0, 1, 1, false);
+    let reply = RandomRequest::Reply(0, 1, 1, 0);
     world.request(&reply).unwrap();
     let loaded = world.store.load("root-0");
     let ended = continue_tip(&loaded, "link");

@@ -31,9 +31,14 @@ pub enum RandomRequest {
     /// The amount to reserve, if one is named, and true if the rest of the budget will do.
     Spawn(u16, Option<(u64, bool)>),
     Start(u16),
-    /// Tokens read and written, and true if the reply calls a tool.
-    Reply(u16, u64, u64, bool),
-    Tools(u16, u64),
+    /// Tokens read and written, and which calls the reply makes.
+    Reply(u16, u64, u64, u8),
+    /// The cost of each call, and which edits of the state it returns.
+    Tools(u16, u64, Option<u8>),
+    /// A caller changes the state.
+    Edit(u16, u8),
+    /// A person decides about a call.
+    Decide(u16, u8),
     /// True if the call was sent, and the reported usage.
     Fail(u16, bool, Option<u64>),
     Wait(u16),
@@ -73,9 +78,12 @@ fn single_request_strategy() -> impl Strategy<Value = RandomRequest> {
         1 => proptest::option::weighted(0.9, 600..4_000_u64).prop_map(Root),
         6 => (n(), named).prop_map(|(t, named)| Spawn(t, named)),
         20 => n().prop_map(Start),
-        24 => (n(), token_strategy(200), token_strategy(2_500), any::<bool>())
+        24 => (n(), token_strategy(200), token_strategy(2_500), any::<u8>())
             .prop_map(|(t, i, o, m)| Reply(t, i, o, m)),
-        10 => (n(), bill_strategy(200)).prop_map(|(t, c)| Tools(t, c)),
+        10 => (n(), bill_strategy(200), proptest::option::of(any::<u8>()))
+            .prop_map(|(t, c, e)| Tools(t, c, e)),
+        6 => (n(), any::<u8>()).prop_map(|(t, k)| Edit(t, k)),
+        8 => (n(), any::<u8>()).prop_map(|(t, k)| Decide(t, k)),
         12 => (n(), any::<bool>(), proptest::option::weighted(0.2, token_strategy(AMOUNT_MAX)))
             .prop_map(|(t, s, u)| Fail(t, s, u)),
         6 => n().prop_map(Wait),
@@ -86,7 +94,7 @@ fn single_request_strategy() -> impl Strategy<Value = RandomRequest> {
         3 => n().prop_map(Repeat),
         3 => n().prop_map(Differ),
         16 => (n(), raise_strategy(), any::<bool>()).prop_map(|(t, a, h)| Raise(t, a, h)),
-        1 => (n(), n()).prop_map(|(t, v)| Fork(t, v)),
+        2 => (n(), n()).prop_map(|(t, v)| Fork(t, v)),
         8 => n().prop_map(Resume),
         1 => n().prop_map(Cancel),
         1 => n().prop_map(Kill),

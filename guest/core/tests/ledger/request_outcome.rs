@@ -9,7 +9,8 @@ use threadkeep_core::ledger::LedgerRefusal;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{CommitPlan, StoreWrite};
 use threadkeep_core::runner::CommitDecision;
-use threadkeep_core::thread::ThreadStatus;
+use threadkeep_core::state::StateChange;
+use threadkeep_core::thread::{DecisionVerdict, ThreadStatus};
 use threadkeep_core::{id, key};
 
 impl TestWorld {
@@ -80,6 +81,9 @@ impl TestWorld {
         self.threads.push(made.id.clone());
         if let RandomRequest::Fork(..) = request {
             self.count("forked");
+            if plan.head.state.is_some() {
+                self.count("forked with a state");
+            }
             return;
         }
         let closed = self.store.load(thread).head.value;
@@ -132,9 +136,46 @@ impl TestWorld {
             (_, Error::Fenced { .. }) => self.count("fenced"),
             (_, Error::Exceeded(_)) => self.count("denied"),
             (RandomRequest::Differ(_), Error::Conflict { .. }) => self.count("integrity error"),
+            (RandomRequest::Edit(..), Error::Invalid { .. }) => self.count("edits refused"),
             _ => self.count("refused"),
         }
         Ok(())
+    }
+
+    /// Counts what an entry says of the state and of calls that need consent.
+    fn count_changes(&mut self, entry: &Entry) {
+        let change = entry.state.as_ref();
+        let has = |found: fn(&StateChange) -> bool| change.is_some_and(found);
+        for (what, found) in [
+            ("state patched", has(|change| !change.patches.is_empty())),
+            (
+                "state operated on",
+                has(|change| !change.operations.is_empty()),
+            ),
+            ("state replaced", has(|change| change.replaced)),
+            (
+                "state written down",
+                has(|change| change.snapshot > 0 && !change.replaced),
+            ),
+        ] {
+            if found {
+                self.count(what);
+            }
+        }
+        for event in &entry.events {
+            match event {
+                Event::ToolResult(result) if result.text.contains("[state not changed") => {
+                    self.count("edits of a call refused");
+                }
+                Event::ConsentAsked(_) => self.count("asked by its tool"),
+                Event::Decision(decision) => self.count(match decision.decision {
+                    DecisionVerdict::Approve => "approved",
+                    DecisionVerdict::Deny => "denied by a person",
+                    DecisionVerdict::Answer => "answered",
+                }),
+                _ => {}
+            }
+        }
     }
 
     /// Records that the driver has the next step, or that its run is over.
@@ -174,6 +215,7 @@ impl TestWorld {
             _ => {}
         }
         for entry in entries_of(plan) {
+            self.count_changes(&entry);
             if entry.admitted.is_some() {
                 self.count("admitted");
             }
@@ -190,8 +232,10 @@ impl TestWorld {
             }
         }
         let cause = head.cause.as_ref().filter(|_| plan.entry.is_some());
-        if mine && cause.is_some_and(|cause| cause.reason == "budget") {
-            self.count("denied");
+        match cause.filter(|_| mine).map(|cause| &*cause.reason) {
+            Some("budget") => self.count("denied"),
+            Some("approval") => self.count("stopped for approval"),
+            _ => {}
         }
     }
 
@@ -228,7 +272,8 @@ impl TestWorld {
         let raised = |event: &Event| event.kind() == "raised";
         let raised = entries.iter().any(|entry| entry.events.iter().any(raised));
         let spends = entries.iter().any(|entry| {
-            let spent = |event: &Event| ["tool_result", "usage_corrected"].contains(&event.kind());
+            let costs = ["tool_result", "consent_asked", "usage_corrected"];
+            let spent = |event: &Event| costs.contains(&event.kind());
             entry.settled.is_some() || entry.events.iter().any(spent)
         });
         for ((limit, missing, users), (limit_now, missing_now, users_now)) in
@@ -262,7 +307,10 @@ impl TestWorld {
 /// The entries that a plan appends, of whichever threads.
 fn entries_of(plan: &CommitPlan) -> Vec<Entry> {
     let entries = plan.writes.iter().filter_map(|write| match write {
-        StoreWrite::Append { value, .. } => Some(Entry::from_text(value).expect("an entry")),
+        StoreWrite::Append { log, value, .. } => {
+            let history = *log != key::STATE;
+            history.then(|| Entry::from_text(value).expect("an entry"))
+        }
         StoreWrite::Check { .. }
         | StoreWrite::Put { .. }
         | StoreWrite::Delete { .. }

@@ -14,6 +14,8 @@ pub type RecordName = (String, String);
 pub struct TestStore {
     pub records: BTreeMap<RecordName, (u64, String)>,
     pub histories: BTreeMap<String, Vec<String>>,
+    /// Lines of the log `state`, by the thread's key.
+    pub states: BTreeMap<String, Vec<String>>,
     /// Names of records in the order in which they were written; the auditor looks at the new ones
     /// again.
     pub written: Vec<RecordName>,
@@ -60,7 +62,18 @@ impl TestStore {
             thread: record,
             head,
             chain,
-            state: None,
+            state: self
+                .text(key::STATE, &own)
+                .is_some()
+                .then(|| self.get(key::STATE, &own)),
+        }
+    }
+
+    /// Lines of a log.
+    fn lines(&self, log: &str) -> &BTreeMap<String, Vec<String>> {
+        match log {
+            key::STATE => &self.states,
+            _ => &self.histories,
         }
     }
 
@@ -84,8 +97,12 @@ impl TestStore {
         true
     }
 
-    /// Checks a write; `appended` counts the entries that the batch has appended to each history.
-    fn fits<'a>(&self, write: &'a StoreWrite, appended: &mut BTreeMap<&'a str, usize>) -> bool {
+    /// Checks a write; `appended` counts the lines that the batch has appended to each log.
+    fn fits<'a>(
+        &self,
+        write: &'a StoreWrite,
+        appended: &mut BTreeMap<(&'a str, &'a str), usize>,
+    ) -> bool {
         let at = |collection: &str, key: &str| {
             let name = (collection.to_owned(), key.to_owned());
             self.records.get(&name).map(|(version, _)| *version)
@@ -107,9 +124,11 @@ impl TestStore {
                 WriteCondition::Version(version) => at(collection, key) == Some(*version),
             },
             StoreWrite::Delete { .. } => true,
-            StoreWrite::Append { partition, at, .. } => {
-                let appended = appended.entry(partition).or_default();
-                let lines = self.histories.get(partition).map_or(0, Vec::len) + *appended;
+            StoreWrite::Append {
+                log, partition, at, ..
+            } => {
+                let appended = appended.entry((log, partition)).or_default();
+                let lines = self.lines(log).get(partition).map_or(0, Vec::len) + *appended;
                 *appended += 1;
                 assert!(lines as u64 >= at - 1, "a gap in a history");
                 lines as u64 == at - 1
@@ -137,9 +156,16 @@ impl TestStore {
                     .remove(&((*collection).to_owned(), key.clone()));
             }
             StoreWrite::Append {
-                partition, value, ..
+                log,
+                partition,
+                value,
+                ..
             } => {
-                let lines = self.histories.entry(partition.clone()).or_default();
+                let logs = match *log {
+                    key::STATE => &mut self.states,
+                    _ => &mut self.histories,
+                };
+                let lines = logs.entry(partition.clone()).or_default();
                 lines.push(value.clone());
             }
         }

@@ -3,6 +3,7 @@
 use super::bugs::{PlantedBug, plant_bug};
 use super::chains::{PIN_TEXT, may_resume, resolved_draft, start_request, thread_draft};
 use super::random_request::RandomRequest;
+use super::state_requests::add_tool_edits;
 use super::store::TestStore;
 use std::collections::BTreeMap;
 use threadkeep_core::error::Error;
@@ -13,7 +14,8 @@ use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{CommitPlan, DecisionContext, LoadedThread};
 use threadkeep_core::runner::{
     self, CapRaise, CommitDecision, DecisionInputs, HolderProof, KeptPartial, LlmCompletion,
-    LlmFailure, ReplyBlock, Signal, StepOutcome, StepSubmission, ToolOutcome, ToolState,
+    LlmFailure, ReplyBlock, Signal, StartRequest, StepOutcome, StepSubmission, ToolOutcome,
+    ToolState,
 };
 use threadkeep_core::settings::{Model, PinnedContinuation, PinnedSettings, ToolDef};
 use threadkeep_core::thread::{self, ChainPlace, StepKind, ThreadStatus};
@@ -73,14 +75,7 @@ fn pin() -> PinnedSettings {
                 write: price,
             }),
         },
-        tools: vec![ToolDef {
-            name: "read".to_owned(),
-            description: String::new(),
-            schema: "{}".to_owned(),
-            idempotent: true,
-            consent: false,
-            timeout: 1_000,
-        }],
+        tools: vec![tool("read", false), tool("ask", true)],
         limits: ThreadCaps::NONE,
         capabilities: Vec::new(),
         continuation: Some(PinnedContinuation {
@@ -90,6 +85,17 @@ fn pin() -> PinnedSettings {
             summary: None,
         }),
         approvals: Vec::new(),
+    }
+}
+
+fn tool(name: &str, consent: bool) -> ToolDef {
+    ToolDef {
+        name: name.to_owned(),
+        description: String::new(),
+        schema: "{}".to_owned(),
+        idempotent: !consent,
+        consent,
+        timeout: 1_000,
     }
 }
 
@@ -154,7 +160,11 @@ impl TestWorld {
     }
 
     /// Picks one of the threads that fit; any thread if none does.
-    fn pick(&self, n: u16, fits: impl Fn(&str, ThreadStatus, Option<StepKind>) -> bool) -> String {
+    pub fn pick(
+        &self,
+        n: u16,
+        fits: impl Fn(&str, ThreadStatus, Option<StepKind>) -> bool,
+    ) -> String {
         let fitting: Vec<&String> = self
             .threads
             .iter()
@@ -250,7 +260,9 @@ impl TestWorld {
                 let outcome = reply(*read, *written, *calls);
                 self.submit(*n, StepKind::CallLlm, outcome, moment)?
             }
-            RandomRequest::Tools(n, cost) => self.tools(*n, *cost, moment)?,
+            RandomRequest::Tools(n, cost, edits) => self.tools(*n, (*cost, *edits), moment)?,
+            RandomRequest::Edit(n, kind) => self.edit(*n, *kind, moment),
+            RandomRequest::Decide(n, kind) => self.decide_call(*n, *kind, moment)?,
             RandomRequest::Fail(n, sent, used) => {
                 let outcome = StepOutcome::Failure(LlmFailure {
                     kind: "transient".to_owned(),
@@ -280,8 +292,7 @@ impl TestWorld {
             ),
             RandomRequest::Fork(n, at) => self.fork(self.pick_any(*n), *at, moment)?,
             RandomRequest::Resume(n) => {
-                let ended = |_: &str, status, _| may_resume(status);
-                self.resume(self.pick(*n, ended), moment)
+                self.resume(self.pick(*n, |_, status, _| may_resume(status)), moment)
             }
             RandomRequest::Cancel(n) => self.signal(self.pick_any(*n), Signal::Cancel, moment),
             RandomRequest::Kill(n) => self.signal(self.pick_any(*n), Signal::Kill, moment),
@@ -306,9 +317,12 @@ impl TestWorld {
     ) -> (String, Result<CommitDecision, Error>) {
         let loaded = self.store.load(&thread);
         let (pin, fresh) = self.pin_of(&loaded);
-        let name = format!("h/{}", self.commits);
+        let (name, round) = (format!("h/{}", self.commits), self.round_of(&loaded));
         let decided = self.with_window(&loaded, &|inputs| {
-            let request = start_request(&name, inputs);
+            let request = StartRequest {
+                round: round.as_ref(),
+                ..start_request(&name, inputs)
+            };
             runner::start(&loaded, Some(&pin), fresh.clone(), None, request, moment)
         });
         (thread, decided)
@@ -347,9 +361,7 @@ impl TestWorld {
             let text = self.store.entry_text(&loaded.thread.value, version)?;
             Some(Entry::from_text(text).expect("an entry"))
         };
-        let round = loaded.head.value.round.as_ref();
-        let round = round.and_then(|round| entry(round.version));
-        let answer = entry(submission.version + 1);
+        let (round, answer) = (self.round_of(loaded), entry(submission.version + 1));
         let (round, answer) = (round.as_ref(), answer.as_ref());
         let tip = (!loaded.is_tip()).then(|| Box::new(self.store.load(&loaded.chain.value.tip)));
         self.with_window(loaded, &|inputs| {
@@ -367,13 +379,14 @@ impl TestWorld {
     fn tools(
         &self,
         n: u16,
-        cost: u64,
+        (cost, edits): (u64, Option<u8>),
         moment: DecisionContext<'_>,
     ) -> Option<(String, Result<CommitDecision, Error>)> {
         let thread = self.pick_driven(n, StepKind::CallTools);
         let (driver, loaded) = self.driver(&thread, StepKind::CallTools)?;
         let round = loaded.head.value.round.as_ref()?;
-        let outcomes = round.calls.iter().map(|call| ToolOutcome {
+        let handed_out = round.calls.iter().filter(|call| !call.was_not_run());
+        let outcomes = handed_out.map(|call| ToolOutcome {
             blocks: Vec::new(),
             version: round.version,
             index: call.index,
@@ -384,7 +397,11 @@ impl TestWorld {
             patches: None,
             operations: None,
         });
-        let outcome = submission(&driver, StepOutcome::ToolOutcomes(outcomes.collect()));
+        let mut outcomes: Vec<ToolOutcome> = outcomes.collect();
+        if let Some(kind) = edits {
+            add_tool_edits(&mut outcomes, kind);
+        }
+        let outcome = submission(&driver, StepOutcome::ToolOutcomes(outcomes));
         Some((thread, self.decide_submission(&loaded, outcome, moment)))
     }
 
@@ -399,10 +416,11 @@ impl TestWorld {
             return None;
         }
         let name = format!("c/{}", self.commits);
-        let partial = KeptPartial::default();
+        let (partial, round) = (KeptPartial::default(), self.round_of(&loaded));
         let decided = self.with_window(&loaded, &|inputs| {
             let claimer = (name.as_str(), HolderProof::Dead, inputs);
-            runner::claim(&loaded, Some(&self.pin), None, &partial, claimer, moment)
+            let pin = Some(&self.pin);
+            runner::claim(&loaded, pin, round.as_ref(), &partial, claimer, moment)
         });
         Some((thread, decided))
     }
@@ -416,7 +434,8 @@ impl TestWorld {
         if loaded.head.value.status != ThreadStatus::Running || self.drivers.contains_key(&thread) {
             return None;
         }
-        let decided = runner::recover(&loaded, None, &KeptPartial::default(), Vec::new(), moment);
+        let (round, partial) = (self.round_of(&loaded), KeptPartial::default());
+        let decided = runner::recover(&loaded, round.as_ref(), &partial, Vec::new(), moment);
         Some((thread, decided))
     }
 
@@ -445,7 +464,7 @@ impl TestWorld {
         let at = usize::from(n) % of_charged.len().max(1);
         let driver = (*of_charged.get(at)?).clone();
         let loaded = self.store.load(&driver.thread);
-        let submission = submission(&driver, reply(used, 0, false));
+        let submission = submission(&driver, reply(used, 0, 0));
         (loaded.head.value.token > driver.token).then(|| {
             (
                 driver.thread,
@@ -463,7 +482,7 @@ impl TestWorld {
     ) -> Option<(String, Result<CommitDecision, Error>)> {
         let mut last = self.drivers.get(&thread)?.last.clone()?;
         if differs {
-            last.outcome = reply(999, 999, true);
+            last.outcome = reply(999, 999, 4);
         }
         let loaded = self.store.load(&thread);
         Some((thread, self.decide_submission(&loaded, last, moment)))
@@ -498,7 +517,9 @@ impl TestWorld {
     ) -> (String, Result<CommitDecision, Error>) {
         let loaded = self.store.load(&thread);
         let name = format!("s{}", self.commits);
-        let decided = runner::signal(&loaded, None, (Vec::new(), None), (&name, signal), moment);
+        let round = self.round_of(&loaded);
+        let sent = (name.as_str(), signal);
+        let decided = runner::signal(&loaded, round.as_ref(), (Vec::new(), None), sent, moment);
         (thread, decided)
     }
 
@@ -540,20 +561,28 @@ fn usage(read: u64, written: u64) -> Usage {
     }
 }
 
-pub fn reply(read: u64, written: u64, calls: bool) -> StepOutcome {
-    let block = match calls {
-        true => ReplyBlock::ToolUse {
-            id: "x".to_owned(),
-            name: "read".to_owned(),
-            arguments: "{}".to_owned(),
-            raw: None,
-        },
-        false => ReplyBlock::Text {
-            text: "done".to_owned(),
-        },
+/// Returns a reply that makes calls: by `calls` none, or one or two of which some need consent.
+pub fn reply(read: u64, written: u64, calls: u8) -> StepOutcome {
+    let names: &[&str] = match calls % 8 {
+        0..=3 => &[],
+        4 => &["read"],
+        5 => &["read", "read"],
+        6 => &["ask"],
+        _ => &["ask", "read"],
     };
+    let used = names.iter().map(|name| ReplyBlock::ToolUse {
+        id: "x".to_owned(),
+        name: (*name).to_owned(),
+        arguments: "{}".to_owned(),
+        raw: None,
+    });
+    let mut blocks: Vec<ReplyBlock> = used.collect();
+    if blocks.is_empty() {
+        let text = "done".to_owned();
+        blocks.push(ReplyBlock::Text { text });
+    }
     StepOutcome::Completion(LlmCompletion {
-        blocks: vec![block],
+        blocks,
         finish: "stop".to_owned(),
         // Some providers report nothing.
         usage: (read % 8 != 7).then(|| usage(read, written)),

@@ -4,6 +4,7 @@ mod audit;
 mod budget;
 mod chain;
 mod checkpoints;
+mod copy_store;
 mod decision;
 mod doctor;
 mod external_loop;
@@ -22,6 +23,7 @@ pub use budget::{
 };
 pub use chain::ChainAnswer;
 pub use checkpoints::{CheckpointRow, CheckpointsAnswer, ForkAnswer, TranscriptAnswer};
+pub use copy_store::CopyAnswer;
 pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice};
 pub use doctor::{
     DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
@@ -35,7 +37,7 @@ pub use run::{
 };
 pub use signal::SignalAnswer;
 pub use state::StateAnswer;
-pub use state_files::{ImportAnswer, PruneAnswer, PrunedRow};
+pub use state_files::{ImportAnswer, PruneAnswer, PrunedBlobRow, PrunedRow};
 pub use thread::{
     EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, StateView, ThreadAnswer,
     ThreadRow, ThreadView, UnreadableRow, thread_or_unnamed,

@@ -28,6 +28,19 @@ impl PrunedRow {
     }
 }
 
+/// A blob that is removed, or is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PrunedBlobRow {
+    /// Key of the chain that has it: the id of its first thread in lower case.
+    pub chain_root_id: String,
+    /// SHA-256 of its bytes.
+    pub blob: String,
+    /// Number of its bytes.
+    pub bytes: u64,
+    /// `unreferenced`.
+    pub reason: String,
+}
+
 /// The answer of `prune`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PruneAnswer {
@@ -35,6 +48,8 @@ pub struct PruneAnswer {
     pub dry_run: bool,
     /// The files.
     pub files: Vec<PrunedRow>,
+    /// The blobs.
+    pub blobs: Vec<PrunedBlobRow>,
     /// Threads whose files could not be looked at or removed, and why.
     pub failed: Vec<String>,
     /// The exit code.
@@ -50,13 +65,25 @@ impl CommandAnswer for PruneAnswer {
         for row in &self.files {
             screen.print_line(&format!("{}: {}", row.file, row.describe()));
         }
+        for row in &self.blobs {
+            screen.print_line(&format!(
+                "blob {} of {}, {}: no history and no message names it",
+                row.blob,
+                row.chain_root_id,
+                count_noun(row.bytes, "byte")
+            ));
+        }
         for failed in &self.failed {
             screen.warn(failed);
         }
-        let files = count_noun(self.files.len() as u64, "file");
+        let mut removed = count_noun(self.files.len() as u64, "file");
+        if !self.blobs.is_empty() {
+            let blobs = count_noun(self.blobs.len() as u64, "blob");
+            removed = format!("{removed} and {blobs}");
+        }
         screen.note(&match self.dry_run {
-            true => format!("{files} would be removed"),
-            false => format!("{files} removed"),
+            true => format!("{removed} would be removed"),
+            false => format!("{removed} removed"),
         });
     }
 }
@@ -70,6 +97,10 @@ pub struct ImportAnswer {
     pub status_then: Option<String>,
     /// Messages of the file.
     pub messages: u64,
+    /// Images that were taken with them.
+    pub images: u64,
+    /// Images of which only a text tells, because their files are not there.
+    pub images_left_out: u64,
     /// The new thread.
     pub thread: ThreadView,
     /// The exit code.
@@ -85,6 +116,13 @@ impl CommandAnswer for ImportAnswer {
         let id = &self.thread.thread_id;
         screen.print_line(id);
         let messages = count_noun(self.messages, "message");
+        if self.images_left_out > 0 {
+            screen.warn(&format!(
+                "{} left out: the files are not in blobs.d beside the checkpoint, and a text \
+                 stands in their place",
+                count_noun(self.images_left_out, "image")
+            ));
+        }
         let then = self.status_then.as_deref().unwrap_or("of no status");
         screen.note(&format!(
             "{messages} of {} ({then}); next: threadkeep resume {id} MESSAGE",

@@ -9,14 +9,16 @@ use std::path::PathBuf;
 #[command(after_help = "\
 .ai/config/state_persistence.yaml says how many copies are kept, and for how long. What \
 --dry-run names, prune
-removes, and nothing else:
+removes, and nothing else. Of the store it removes blobs (images, large results) that no history \
+and no message
+has named for a day:
 
   threadkeep prune --dry-run")]
 pub struct PruneArgs {
     /// The ids of the threads; all threads if none is named
     #[arg(value_name = "THREAD")]
     pub threads: Vec<String>,
-    /// Name the files and remove none
+    /// Name the files and blobs and remove none
     #[arg(long)]
     pub dry_run: bool,
 }

@@ -184,5 +184,8 @@ async fn compare_documents(
             }
         }
     }
+    if states.checkpoint == DocumentState::Other {
+        worst = Err("its state.json is not what the records say: somebody edited it");
+    }
     worst.map_err(|problem| DocumentProblem::Documents(problem.to_owned()))
 }

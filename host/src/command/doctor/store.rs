@@ -11,7 +11,7 @@ use std::sync::Arc;
 use threadkeep::authority::{self, HolderState};
 use threadkeep::documents::{USAGE_FILE, usage_log_bytes};
 use threadkeep::engine::Engine;
-use threadkeep::project::STORE;
+use threadkeep::project::{ProjectStore, STORE, open_files_store};
 use threadkeep::storage::StorageBackend;
 use threadkeep::tenant::{PAGE_THREADS_MAX, Tenant};
 use threadkeep::wit::registry::Filter;
@@ -33,28 +33,27 @@ pub async fn check_store(
     findings: &mut DoctorFindings,
 ) -> bool {
     let memory = session.common().store == Some(StoreKind::Memory);
-    let origin = match session.common().store {
-        Some(_) => "--store",
-        None => "the default",
-    };
+    let threads = project.threads.as_ref().ok().and_then(Option::as_ref);
+    let (kind, origin) = examined_kind(session, threads);
     let mut section = DoctorSection::new("store");
-    section.add_with_origin("kind", if memory { "memory" } else { "sqlite" }, origin);
+    section.add_with_origin("kind", if memory { "memory" } else { kind.word() }, origin);
     #[cfg(feature = "sqlite")]
-    section.add_with_origin("sqlite", rusqlite::version(), "this program");
+    if kind == ProjectStore::Sqlite {
+        section.add_with_origin("sqlite", rusqlite::version(), "this program");
+    }
     // A run takes its lock there, even if it keeps its threads in memory.
     let writable = check_writable(project, &mut section, findings);
-    let threads = project.threads.as_ref().ok().and_then(Option::as_ref);
     let present = threads.filter(|threads| has_store(threads));
     let (Some(threads), false) = (present, memory) else {
         if !memory && writable {
-            section.add_ok(STORE, "is made by the first run");
+            section.add_ok(kind.place(), "is made by the first run");
         }
         findings.sections.push(section);
         return threads.is_none_or(|threads| check_locks(threads, findings)) && writable;
     };
-    match open(session, threads) {
+    match open_examined(session, threads, kind) {
         Ok(store) => {
-            section.add_ok(STORE, store.size);
+            section.add_ok(kind.place(), store.size);
             if let Some(copied) = &store.copy {
                 section.add_item(ItemState::Warning, "read", store_copy::notice(copied), None);
             }
@@ -76,7 +75,7 @@ pub async fn check_store(
             writable && counted && lockable
         }
         Err(problem) => {
-            section.add_item(ItemState::Bad, STORE, problem.clone(), None);
+            section.add_item(ItemState::Bad, kind.place(), problem.clone(), None);
             let (lacks, mend) = match describe_denied_file(threads) {
                 Some(lacks) => (
                     lacks,
@@ -140,8 +139,46 @@ struct ExaminedStore {
     size: String,
 }
 
+/// The kind of store that is examined, and who says so.
+fn examined_kind(session: &CommandSession, threads: Option<&Dir>) -> (ProjectStore, &'static str) {
+    match session.common().store {
+        Some(StoreKind::Files) => (ProjectStore::Files, "--store"),
+        Some(_) => (ProjectStore::Sqlite, "--store"),
+        None => match threads.map(ProjectStore::find) {
+            Some(Ok(Some(ProjectStore::Files))) => (ProjectStore::Files, ".ai/threads"),
+            _ => (ProjectStore::Sqlite, "the default"),
+        },
+    }
+}
+
+fn open_examined(
+    session: &CommandSession,
+    threads: &Dir,
+    kind: ProjectStore,
+) -> Result<ExaminedStore, String> {
+    match (kind, ProjectStore::find(threads)) {
+        (_, Err(error)) => Err(error.to_string()),
+        (ProjectStore::Files, _) => open_files(threads),
+        (ProjectStore::Sqlite, _) => open_sqlite(session, threads),
+    }
+}
+
+fn open_files(threads: &Dir) -> Result<ExaminedStore, String> {
+    let store = open_files_store(threads, None).map_err(|error| error.to_string())?;
+    let usage = store.usage();
+    Ok(ExaminedStore {
+        storage: Arc::new(store),
+        foreign: Vec::new(),
+        copy: None,
+        size: format!(
+            "{} commits, {} segments, {} commits that are not packed",
+            usage.commits, usage.segments, usage.loose
+        ),
+    })
+}
+
 #[cfg(feature = "sqlite")]
-fn open(session: &CommandSession, threads: &Dir) -> Result<ExaminedStore, String> {
+fn open_sqlite(session: &CommandSession, threads: &Dir) -> Result<ExaminedStore, String> {
     use threadkeep::storage::StorageError;
     use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
     let (opened, copy) = match SqliteStore::open(threads, STORE, SqliteOptions::local()) {
@@ -210,7 +247,7 @@ fn describe_denied_file(threads: &Dir) -> Option<String> {
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn open(_: &CommandSession, _: &Dir) -> Result<ExaminedStore, String> {
+fn open_sqlite(_: &CommandSession, _: &Dir) -> Result<ExaminedStore, String> {
     Err("this build has no sqlite".to_owned())
 }
 

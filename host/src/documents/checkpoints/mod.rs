@@ -6,7 +6,9 @@
 //!
 //! [`Tenant::render`]: crate::tenant::Tenant::render
 
+mod check;
 mod copies;
+mod imported_messages;
 mod merge_patch;
 mod prune;
 mod save;

@@ -7,7 +7,7 @@ use super::copies::{
 use super::merge_patch::make_merge_patch;
 use super::settings::{CheckpointSettings, CompletionAction};
 use crate::documents::files::{DocumentDirectory, FileReplacement, MissingDirectory, TEMPORARY};
-use crate::documents::{DocumentError, ThreadDocuments, run_blocking};
+use crate::documents::{DocumentError, DocumentState, ThreadDocuments, run_blocking};
 use crate::wit;
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -51,7 +51,7 @@ impl ThreadDocuments {
         let _turn = self.acquire_permit(thread).await;
         let opened = self.open_directory(thread, MissingDirectory::Make).await?;
         let (place, thread) = opened.ok_or(DocumentError::Abandoned)?;
-        let (text, version) = self.render_checkpoint(&thread.id).await?;
+        let (text, version) = self.render_checkpoint(&thread.id, None).await?;
         let save = CheckpointSave {
             place,
             version,
@@ -79,6 +79,29 @@ impl ThreadDocuments {
         if !stopped {
             return Ok(());
         }
+        self.save_by_settings(thread).await
+    }
+
+    /// Saves the checkpoint of a thread whose `state.json` was changed, or is overdue.
+    pub(in crate::documents) async fn repair_checkpoint(
+        &self,
+        thread: &str,
+    ) -> Result<(), DocumentError> {
+        let checked = {
+            let _turn = self.acquire_permit(thread).await;
+            let opened = self.open_directory(thread, MissingDirectory::Leave).await?;
+            let Some((place, _)) = opened else {
+                return Ok(());
+            };
+            self.check_checkpoint(&place).await?
+        };
+        match checked.is_overdue || checked.state == DocumentState::Other {
+            true => self.save_by_settings(thread).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn save_by_settings(&self, thread: &str) -> Result<(), DocumentError> {
         let documents = self.clone();
         let settings = run_blocking(move || {
             let settings = documents.checkpoint_settings();
@@ -109,11 +132,15 @@ impl ThreadDocuments {
         Ok(mark.map(|mark| mark.history_version))
     }
 
-    /// Renders the newest checkpoint of a thread as a whole.
-    async fn render_checkpoint(&self, thread: &str) -> Result<(String, u64), DocumentError> {
+    /// Renders the checkpoint of a version (`None`: the newest) as a whole.
+    pub(super) async fn render_checkpoint(
+        &self,
+        thread: &str,
+        at: Option<u64>,
+    ) -> Result<(String, u64), DocumentError> {
         let (mut text, mut cursor) = (String::new(), None);
         loop {
-            let piece = self.tenant().render(thread, "checkpoint", None, 0, cursor);
+            let piece = self.tenant().render(thread, "checkpoint", at, 0, cursor);
             let piece = piece.await?;
             text.push_str(&piece.text);
             cursor = piece.cursor;

@@ -4,9 +4,11 @@
 mod rights;
 
 use super::copies::CopyName;
+use super::imported_messages::{EventList, MessageImport, list_images};
 use super::merge_patch::apply_merge_patch;
 use super::save::{STATE_BYTES_MAX, decompress};
 use crate::authority::{AuthorityError, open_regular, read_bounded};
+use crate::blobs::BlobName;
 use cap_std::fs::Dir;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -16,9 +18,6 @@ use std::path::Path;
 
 /// Name of the event that keeps what the file says of the thread that it was made of.
 const NOTE_NAME: &str = "imported_state";
-/// Most bytes of the events of one append, and most events: what `history.append` takes, with room.
-const BATCH_BYTES_MAX: usize = 400 << 10;
-const BATCH_EVENTS_MAX: usize = 200;
 
 /// Fields that are kept as a note.
 const NOTED_FIELDS: [&str; 15] = [
@@ -73,7 +72,7 @@ pub enum StateFileError {
     },
 }
 
-fn wrong(field: impl Into<String>, problem: impl Into<String>) -> StateFileError {
+pub(super) fn wrong(field: impl Into<String>, problem: impl Into<String>) -> StateFileError {
     StateFileError::Field {
         field: field.into(),
         problem: problem.into(),
@@ -92,6 +91,9 @@ pub struct StateFile {
 pub struct ImportedHistory {
     /// Events for `history.append`, in the parts in which they are to be appended.
     pub batches: Vec<Vec<String>>,
+    /// Snapshot for the first of these appends, as JSON: the state of the thread in the scope that
+    /// lasts. `None` if the file has nothing in it.
+    pub snapshot: Option<String>,
 }
 
 impl StateFile {
@@ -213,12 +215,24 @@ impl StateFile {
         self.fields.get(name).and_then(Value::as_str)
     }
 
+    /// Lists the images that its messages name, each once. A name that is none is left out here,
+    /// and refused by [`StateFile::to_history`].
+    pub fn images(&self) -> Vec<BlobName> {
+        list_images(&self.messages)
+    }
+
     /// Makes the history of a new thread. With `has_prompt` the thread has the prompt of its
     /// directive, and system messages are left out; else they open the conversation as a user's.
+    /// `carried` are the images that are stored for the new thread; of others a text tells that
+    /// they were left out.
     ///
     /// # Errors
     /// If a message has content that no history can hold.
-    pub fn to_history(&self, has_prompt: bool) -> Result<ImportedHistory, StateFileError> {
+    pub fn to_history(
+        &self,
+        has_prompt: bool,
+        carried: &[BlobName],
+    ) -> Result<ImportedHistory, StateFileError> {
         let mut events = EventList::default();
         events.push(self.note());
         let mut spoken = self
@@ -242,17 +256,33 @@ impl StateFile {
         if let Some(text) = opening {
             events.push(json!({"type": "message", "role": "user", "content": text}));
         }
-        let mut calls = HashMap::new();
+        let mut import = MessageImport {
+            events,
+            calls: HashMap::new(),
+            carried,
+        };
         for (index, message) in self.messages.iter().enumerate() {
             let place = format!("messages[{index}]");
-            push_message(&mut events, &mut calls, &place, message)?;
+            import.push_message(&place, message)?;
         }
+        let mut events = import.events;
         let partial = self.fields.get("partial_cognition");
         let text = partial.and_then(|partial| partial["text"].as_str());
         if let Some(text) = text.filter(|text| !text.is_empty()) {
             events.push(json!({"type": "partial", "text": text}));
         }
-        Ok(events.into_history())
+        Ok(ImportedHistory {
+            batches: events.batches,
+            snapshot: self.snapshot(),
+        })
+    }
+
+    /// Returns the snapshot that makes the state of the new thread: as of a fork, the scope of the
+    /// thread alone. Runs and calls of the file's thread do not go on in it.
+    fn snapshot(&self) -> Option<String> {
+        let scope = self.fields.get("state")?.get("thread")?;
+        let is_empty = scope.as_object().is_some_and(Map::is_empty);
+        (!is_empty).then(|| json!({"thread": scope}).to_string())
     }
 
     /// Returns the event that keeps what the file says of its thread: its cost is not spent again.
@@ -303,7 +333,7 @@ impl StateFile {
     }
 }
 
-fn role(message: &Value) -> &str {
+pub(super) fn role(message: &Value) -> &str {
     message["role"].as_str().unwrap_or_default()
 }
 
@@ -318,8 +348,9 @@ fn check_version(fields: &Map<String, Value>) -> Result<(), StateFileError> {
 /// Checks the kinds of optional fields that are read or kept.
 fn check_kinds(fields: &Map<String, Value>) -> Result<(), StateFileError> {
     type IsGood = fn(&Value) -> bool;
-    let kinds: [(&str, &str, IsGood); 11] = [
+    let kinds: [(&str, &str, IsGood); 12] = [
         ("inputs", "an object", Value::is_object),
+        ("state", "an object whose scopes are objects", is_state),
         ("cost", "an object", Value::is_object),
         ("limits", "an object", Value::is_object),
         ("suspend_metadata", "an object", Value::is_object),
@@ -340,121 +371,14 @@ fn check_kinds(fields: &Map<String, Value>) -> Result<(), StateFileError> {
     rights::check_caps(fields)
 }
 
+fn is_state(value: &Value) -> bool {
+    let scopes = value.as_object();
+    scopes.is_some_and(|scopes| scopes.values().all(Value::is_object))
+}
+
 fn is_text_list(value: &Value) -> bool {
     let list = value.as_array();
     list.is_some_and(|list| list.iter().all(Value::is_string))
-}
-
-/// Events in parts that are small enough for one append.
-#[derive(Default)]
-struct EventList {
-    batches: Vec<Vec<String>>,
-    bytes: usize,
-}
-
-impl EventList {
-    fn push(&mut self, event: Value) {
-        let text = event.to_string();
-        let is_full = self.batches.last().is_none_or(|batch| {
-            batch.len() >= BATCH_EVENTS_MAX || self.bytes + text.len() > BATCH_BYTES_MAX
-        });
-        if is_full {
-            self.batches.push(Vec::new());
-            self.bytes = 0;
-        }
-        self.bytes += text.len();
-        if let Some(batch) = self.batches.last_mut() {
-            batch.push(text);
-        }
-    }
-
-    fn into_history(self) -> ImportedHistory {
-        ImportedHistory {
-            batches: self.batches,
-        }
-    }
-}
-
-/// Adds the events of a message. `calls` has the ids of the calls so far, by those of the file: its
-/// ids name places in another history.
-fn push_message(
-    events: &mut EventList,
-    calls: &mut HashMap<String, String>,
-    place: &str,
-    message: &Value,
-) -> Result<(), StateFileError> {
-    let role = role(message);
-    match (role, &message["content"]) {
-        ("system", _) => Ok(()),
-        ("tool", Value::String(_)) => {
-            let problem = "of a tool must be blocks that name their calls";
-            Err(wrong(format!("{place}.content"), problem))
-        }
-        (_, Value::String(text)) => {
-            if !text.trim().is_empty() {
-                events.push(json!({"type": "message", "role": role, "content": text}));
-            }
-            Ok(())
-        }
-        (_, Value::Array(blocks)) => {
-            for (index, block) in blocks.iter().enumerate() {
-                let place = format!("{place}.content[{index}]");
-                let event = block_event(calls, &place, role, block)?;
-                event.into_iter().for_each(|event| events.push(event));
-            }
-            Ok(())
-        }
-        _ => Err(wrong(
-            format!("{place}.content"),
-            "must be a text or a list of blocks",
-        )),
-    }
-}
-
-/// Returns the event of a block; `None` for a text without a word.
-fn block_event(
-    calls: &mut HashMap<String, String>,
-    place: &str,
-    role: &str,
-    block: &Value,
-) -> Result<Option<Value>, StateFileError> {
-    let text = |name: &str| {
-        let text = block[name].as_str();
-        text.ok_or_else(|| wrong(format!("{place}.{name}"), "must be a text"))
-    };
-    let kind = block["type"].as_str().unwrap_or_default();
-    let event = match (role, kind) {
-        ("user" | "assistant", "text") => {
-            let text = text("text")?;
-            if text.trim().is_empty() {
-                return Ok(None);
-            }
-            json!({"type": "message", "role": role, "content": text})
-        }
-        ("assistant", "thinking") => match block["raw"].as_str() {
-            Some(raw) => json!({"type": "thinking", "text": text("text")?, "raw": raw}),
-            None => json!({"type": "thinking", "text": text("text")?}),
-        },
-        ("assistant", "tool_use") => {
-            let id = format!("imported_{}", calls.len());
-            calls.insert(text("id")?.to_owned(), id.clone());
-            json!({
-                "type": "tool_use", "name": text("name")?, "arguments": text("arguments")?, "id": id
-            })
-        }
-        ("tool", "tool_result") => {
-            let call = calls.get(text("id")?);
-            let problem = "names no call of the messages before";
-            let id = call.ok_or_else(|| wrong(format!("{place}.id"), problem))?;
-            let failed = block["failed"].as_bool().unwrap_or(false);
-            json!({"type": "tool_result", "id": id, "text": text("text")?, "failed": failed})
-        }
-        _ => {
-            let problem = format!("{kind} of the role {role} is not imported");
-            return Err(wrong(format!("{place}.type"), problem));
-        }
-    };
-    Ok(Some(event))
 }
 
 /// Computes the rolling hash of messages, as `transcript.render` defines it.

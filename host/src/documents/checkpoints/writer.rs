@@ -186,7 +186,16 @@ impl CheckpointTask<'_> {
 
     /// Ends the thread by an error. One that has ended already stays as it is.
     async fn fail_thread(&self, thread: &wit::Thread, error: &DocumentError) {
-        let message = format!("its checkpoint must be saved and cannot be: {error}");
+        let mut message = format!("its checkpoint must be saved and cannot be: {error}");
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            // Some errors say what their source says.
+            let said = cause.to_string();
+            if !message.ends_with(&said) {
+                message = format!("{message}: {said}");
+            }
+            source = cause.source();
+        }
         let mut end = message.len().min(MESSAGE_BYTES_MAX);
         while !message.is_char_boundary(end) {
             end -= 1;

@@ -42,6 +42,7 @@ use self::statements::StoreStatements;
 use self::transaction::TransactionWriter;
 use self::writer::CommitWriter;
 use super::check::other_error;
+use super::whole_store::{ListedStore, LogName};
 use super::{
     CommitOp, CommitOutcome, LogEntry, RecordKey, RecordPage, StorageBackend, StorageError,
     StorageQuota, StoredRecord, check_commit, check_get, check_log, check_scan,
@@ -322,6 +323,17 @@ impl StorageBackend for SqliteStore {
             ));
         };
         writer.commit(ops, closing)
+    }
+}
+
+impl ListedStore for SqliteStore {
+    fn list_collections(&self) -> Result<Vec<String>, StorageError> {
+        self.readers.query(read::read_collection_names)
+    }
+
+    fn list_logs(&self, after: Option<&LogName>) -> Result<Vec<LogName>, StorageError> {
+        self.readers
+            .query(|connection| read::read_log_names(connection, after))
     }
 }
 

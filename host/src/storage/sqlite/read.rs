@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
+use super::super::whole_store::LogName;
 use super::super::{
-    BoundedRecords, COLLECTIONS, DamagedItem, KEY_BYTES_MAX, LogEntry, PAGE_BYTES_MAX, RecordKey,
-    RecordPage, StorageError, StoredRecord, VALUE_BYTES_MAX,
+    BoundedRecords, COLLECTIONS, DamagedItem, KEY_BYTES_MAX, LogEntry, PAGE_BYTES_MAX,
+    PAGE_ENTRIES_MAX, RecordKey, RecordPage, StorageError, StoredRecord, VALUE_BYTES_MAX,
 };
 use super::connection::{ReadMode, SqliteSession, open_reader};
 use super::error::UnreadableValue;
 use super::files::StoreFiles;
 use super::statements::{
-    ENTRIES, LINES_DOWN, LINES_UP, NAME_READ_BYTES_MAX, OTHER_TABLE, RecordStatements,
+    ENTRIES, LINES_DOWN, LINES_UP, LOG_NAMES, NAME_READ_BYTES_MAX, OTHER_TABLE, RecordStatements,
     StoreStatements, record_table,
 };
 
@@ -353,6 +354,42 @@ pub(super) fn find_unreadable(
     }
     find_non_text(connection, ENTRIES, most, &mut found)?;
     Ok(found)
+}
+
+/// Names of the collections that have records, in order.
+pub(super) fn read_collection_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for (collection, _) in COLLECTIONS {
+        let table = record_table(collection);
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM {table})");
+        if connection.query_row(&sql, [], |row| row.get(0))? {
+            names.push(collection.to_owned());
+        }
+    }
+    let sql = format!("SELECT DISTINCT collection FROM {OTHER_TABLE}");
+    let mut others = connection.prepare(&sql)?;
+    for name in others.query_map([], |row| row.get(0))? {
+        names.push(name?);
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// A page of the names of logs after one, in order.
+pub(super) fn read_log_names(
+    connection: &Connection,
+    after: Option<&LogName>,
+) -> rusqlite::Result<Vec<LogName>> {
+    // Every name is behind the empty one.
+    let (log, partition) = after.map_or(("", ""), |name| (&name.log, &name.partition));
+    let mut names = connection.prepare_cached(LOG_NAMES)?;
+    let rows = names.query_map(params![log, partition, PAGE_ENTRIES_MAX], |row| {
+        Ok(LogName {
+            log: row.get(0)?,
+            partition: row.get(1)?,
+        })
+    })?;
+    rows.collect()
 }
 
 fn find_non_text(

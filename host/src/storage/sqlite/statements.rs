@@ -80,6 +80,10 @@ pub(super) const ENTRIES: &str = "SELECT 'entry ' || (e.id & 4294967295) || ' of
                                   CASE WHEN octet_length(e.value) <= 1048576 THEN e.value END \
                                   FROM entry AS e JOIN partition AS p ON p.id = e.id >> 32";
 
+/// A page of the names of logs. Parameters: log and name of the one before, limit.
+pub(super) const LOG_NAMES: &str = "SELECT log, name FROM partition WHERE (log, name) > (?1, ?2) \
+                                    ORDER BY log, name LIMIT ?3";
+
 pub(super) const USAGE_GET: &str = "SELECT bytes FROM usage WHERE id = 1";
 /// Parameter: bytes.
 pub(super) const USAGE_PUT: &str =

@@ -4,6 +4,7 @@ mod error_kinds;
 mod reads;
 mod refusals;
 mod repeats;
+mod states;
 mod steps;
 
 use super::fixture::tenant;

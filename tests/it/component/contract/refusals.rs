@@ -22,10 +22,6 @@ async fn unbuilt_functions_are_refused_by_name_and_write_nothing() {
             refusal(tenant.search(THREAD, "{}", 1, None).await),
         ),
         (
-            "runner.run",
-            refusal(tenant.run_inside(THREAD, None, "h/1", "k", 1).await),
-        ),
-        (
             "maintenance.attest",
             refusal(tenant.attest(THREAD, 0, "{}").await),
         ),

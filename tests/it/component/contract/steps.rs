@@ -53,7 +53,7 @@ async fn call_all_tools(tenant: &Tenant) -> (Handle, u64, Vec<ToolCall>) {
     (handle, step.version, step.calls)
 }
 
-fn completion(blocks: &serde_json::Value, finish: &str) -> Outcome {
+pub(super) fn completion(blocks: &serde_json::Value, finish: &str) -> Outcome {
     Outcome::Completion(Completion {
         blocks: blocks.to_string(),
         finish: finish.to_owned(),
@@ -70,7 +70,7 @@ fn assert_object(text: &str) {
     assert!(value.is_object(), "{text}");
 }
 
-fn outcomes(calls: &[ToolCall], content: &str) -> Outcome {
+pub(super) fn outcomes(calls: &[ToolCall], content: &str) -> Outcome {
     let outcome = |call: &ToolCall| ToolOutcome {
         version: call.version,
         index: call.index,

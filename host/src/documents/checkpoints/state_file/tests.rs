@@ -29,7 +29,7 @@ fn history_has_the_messages_with_ids_of_its_own() {
     let time = Duration::from_millis(1_500);
     assert_eq!(caps, (Some(3), Some("0.045".to_owned()), Some(time)));
     let kinds = |has_prompt| {
-        let history = file.to_history(has_prompt).unwrap();
+        let history = file.to_history(has_prompt, &[]).unwrap();
         let events = history.batches.concat();
         let events: Vec<Value> = events
             .iter()
@@ -63,7 +63,8 @@ fn what_is_no_checkpoint_is_refused_by_name() {
     let check = |change: &dyn Fn(&mut Value), expected: &str| {
         let mut changed = document();
         change(&mut changed);
-        let error = StateFile::parse(changed).and_then(|file| file.to_history(false).map(drop));
+        let error =
+            StateFile::parse(changed).and_then(|file| file.to_history(false, &[]).map(drop));
         let error = error.expect_err(expected).to_string();
         assert!(error.contains(expected), "{error}: {expected}");
     };
@@ -80,6 +81,11 @@ fn what_is_no_checkpoint_is_refused_by_name() {
         "limits.turns must be a number",
     );
     check(&|d| d["cost"] = json!([]), "cost must be an object");
+    check(&|d| d["state"] = json!([]), "state must be an object");
+    check(
+        &|d| d["state"] = json!({"thread": 1}),
+        "state must be an object whose scopes",
+    );
     check(&|d| d["messages"] = json!("x"), "messages must be a list");
     check(
         &|d| d["messages"][1]["role"] = json!("robot"),
@@ -99,7 +105,19 @@ fn what_is_no_checkpoint_is_refused_by_name() {
     );
     check(
         &|d| d["messages"][1]["content"] = json!([{"type": "image"}]),
-        "image of the role user is not imported",
+        "messages[1].content[0] must name an image",
+    );
+    check(
+        &|d| d["messages"][1]["content"] = json!([{"type": "sound"}]),
+        "sound of the role user is not imported",
+    );
+    check(
+        &|d| {
+            let outside =
+                json!({"type": "image", "blob": "../../x", "media": "image/png", "size": 1});
+            d["messages"][3]["content"][0]["images"] = json!([outside]);
+        },
+        "messages[3].content[0].images[0] must name an image",
     );
     check(
         &|d| d["messages_hash"] = json!("0".repeat(64)),
@@ -181,4 +199,61 @@ fn approvals_are_those_of_the_file_and_of_calls_that_waited() {
         error.starts_with("approvals must be a list of texts"),
         "{error}"
     );
+}
+
+#[test]
+fn of_a_state_the_scope_of_the_thread_alone_is_carried() {
+    for (state, snapshot) in [
+        (json!(null), None),
+        (json!({}), None),
+        (
+            json!({"thread": {}, "run": {"a": 1}, "tool_call": {}}),
+            None,
+        ),
+        (
+            serde_json::from_str(r#"{"thread": {"n": 1.00}, "run": {"a": 1}, "tool_call": {}}"#)
+                .unwrap(),
+            Some(r#"{"thread":{"n":1.00}}"#),
+        ),
+    ] {
+        let mut document = document();
+        document["state"] = state;
+        let file = StateFile::parse(document).unwrap();
+        let history = file.to_history(true, &[]).unwrap();
+        assert_eq!(history.snapshot.as_deref(), snapshot);
+    }
+}
+
+/// An image is named if its bytes were carried; else the model is told which one was left out.
+#[test]
+fn images_are_carried_or_told_of() {
+    let name = |digit: &str| BlobName {
+        hash: digit.repeat(64),
+        media: "image/png".to_owned(),
+        size: 9,
+    };
+    let (one, other) = (name("a"), name("b"));
+    let mut document = document();
+    let block = |name: &BlobName| {
+        let mut block = name.image_block();
+        block["chain"] = json!("of another store");
+        block
+    };
+    let text = json!({"type": "text", "text": "See?"});
+    document["messages"][1]["content"] = json!([text, block(&one), block(&other)]);
+    document["messages"][3]["content"][0]["images"] = json!([block(&one), block(&other)]);
+    let file = StateFile::parse(document).unwrap();
+    assert_eq!(file.images(), [one.clone(), other.clone()]);
+    let history = file.to_history(true, std::slice::from_ref(&one)).unwrap();
+    let events: Vec<Value> = (history.batches.concat().iter())
+        .map(|text| serde_json::from_str(text).unwrap())
+        .collect();
+    let left = "[image png, 9 bytes, bbbbbbbbbbbb: left out by the import]";
+    assert_eq!(
+        events[1]["content"],
+        json!([text, one.image_block(), {"type": "text", "text": left}])
+    );
+    let result = events.last().unwrap();
+    assert_eq!(result["blocks"], json!([one.image_block()]));
+    assert_eq!(result["text"], json!(format!("x\n{left}")));
 }

@@ -14,6 +14,9 @@ use super::{
 const SHOWN_BYTES_MAX: usize = 100;
 
 /// Checks the arguments of [`super::StorageBackend::get`].
+///
+/// # Errors
+/// As `wit/storage.wit` names them.
 pub fn check_get(keys: &[RecordKey]) -> Result<(), StorageError> {
     check_at_most("keys", keys.len(), PAGE_ENTRIES_MAX as usize)?;
     keys.iter().try_for_each(check_key)
@@ -78,7 +81,7 @@ fn check_set_name(code: &'static str, what: &str, name: &str) -> Result<(), Stor
 }
 
 /// The condition that an operation puts on a record, if any.
-pub(super) fn condition_of(op: &CommitOp) -> Option<(&RecordKey, RecordExpectation)> {
+pub fn condition_of(op: &CommitOp) -> Option<(&RecordKey, RecordExpectation)> {
     match op {
         CommitOp::Check { key, expect } | CommitOp::Put { key, expect, .. } => match expect {
             RecordExpectation::Any => None,
@@ -89,7 +92,7 @@ pub(super) fn condition_of(op: &CommitOp) -> Option<(&RecordKey, RecordExpectati
 }
 
 /// True if a record at `version`, or its absence, meets the expectation.
-pub(super) fn meets_condition(expect: RecordExpectation, version: Option<u64>) -> bool {
+pub fn meets_condition(expect: RecordExpectation, version: Option<u64>) -> bool {
     match expect {
         RecordExpectation::Any => true,
         RecordExpectation::Absent => version.is_none(),
@@ -98,7 +101,7 @@ pub(super) fn meets_condition(expect: RecordExpectation, version: Option<u64>) -
 }
 
 /// The error of an append at any position but the one after the last.
-pub(super) fn position_error(log: &str, partition: &str, at: u64, last: u64) -> StorageError {
+pub fn position_error(log: &str, partition: &str, at: u64, last: u64) -> StorageError {
     let message = format!(
         "an entry was to become number {at} of log {log}/{partition}, whose last is {last}"
     );
@@ -106,7 +109,7 @@ pub(super) fn position_error(log: &str, partition: &str, at: u64, last: u64) -> 
 }
 
 /// Makes a [`StorageError::Other`].
-pub(super) fn other_error(code: &'static str, message: impl Into<String>) -> StorageError {
+pub fn other_error(code: &'static str, message: impl Into<String>) -> StorageError {
     StorageError::Other {
         code,
         message: message.into(),

@@ -34,7 +34,7 @@ impl StorageQuota {
 
     /// Returns the bytes in use after a commit that changes them by `growth`, or the refusal. A
     /// commit that does not grow the store is always admitted, however full it is.
-    pub(super) fn admit(self, used: u64, growth: i64, closing: bool) -> Result<u64, StorageError> {
+    pub fn admit(self, used: u64, growth: i64, closing: bool) -> Result<u64, StorageError> {
         let after = used.saturating_add_signed(growth);
         let margin = if closing {
             self.closing_margin_bytes
@@ -50,17 +50,17 @@ impl StorageQuota {
 }
 
 /// The bytes that a record counts for.
-pub(super) fn record_bytes(name_bytes: usize, value_bytes: usize) -> i64 {
+pub fn record_bytes(name_bytes: usize, value_bytes: usize) -> i64 {
     to_signed(name_bytes as u64 + value_bytes as u64 + RECORD_BYTES_OVERHEAD)
 }
 
 /// The bytes that a log entry counts for.
-pub(super) fn entry_bytes(value_bytes: usize) -> i64 {
+pub fn entry_bytes(value_bytes: usize) -> i64 {
     to_signed(value_bytes as u64 + ENTRY_BYTES_OVERHEAD)
 }
 
 /// The bytes that a non-empty log counts for.
-pub(super) fn partition_bytes(name_bytes: usize) -> i64 {
+pub fn partition_bytes(name_bytes: usize) -> i64 {
     to_signed(name_bytes as u64 + PARTITION_BYTES_OVERHEAD)
 }
 

@@ -36,9 +36,10 @@ impl BoundedRecords {
     }
 
     /// The records that an embedder's store returned from a `get`, refused if they are too large.
-    pub(crate) fn check_all_fit(
-        items: Vec<StoredRecord>,
-    ) -> Result<Vec<StoredRecord>, StorageError> {
+    ///
+    /// # Errors
+    /// [`StorageError::TooLarge`], as [`BoundedRecords::push`].
+    pub fn check_all_fit(items: Vec<StoredRecord>) -> Result<Vec<StoredRecord>, StorageError> {
         let mut answer = Self::new();
         items.into_iter().try_for_each(|item| answer.push(item))?;
         Ok(answer.items)

@@ -1,0 +1,112 @@
+//! `copy`: moves the store of a project to the other kind.
+
+use super::fault;
+use super::session::CommandSession;
+use std::sync::mpsc;
+use std::time::Duration;
+use threadkeep::project::{
+    ProjectStore, StoreTransfer, TransferError, TransferStep, transfer_store,
+};
+use threadkeep::storage::whole_store::CopyError;
+use threadkeep_cli::answer::CopyAnswer;
+use threadkeep_cli::args::{CopyArgs, DurableStoreKind};
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
+
+/// Copies the store, and makes the copy the one that counts.
+pub async fn copy(
+    session: &CommandSession,
+    asked: CopyArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    if session.common().store.is_some() {
+        let message = "copy takes the store that the project has, and no --store";
+        return Err(CommandFault::usage(message).with_hint("say with --to what it becomes"));
+    }
+    let to = match asked.to {
+        DurableStoreKind::Sqlite => ProjectStore::Sqlite,
+        DurableStoreKind::Files => ProjectStore::Files,
+    };
+    let directory = session.project_directory()?;
+    let threads = directory.threads_dir();
+    let threads = threads.map_err(|error| fault::from_authority(&error))?;
+    let Some(threads) = threads else {
+        return Err(transfer_fault(&TransferError::NoStore));
+    };
+    let (sender, steps) = mpsc::channel();
+    let mut moving = tokio::task::spawn_blocking(move || {
+        let mut observe = |step| {
+            // The other end is gone only when the command is.
+            let _ = sender.send(step);
+        };
+        transfer_store(&threads, to, &mut observe)
+    });
+    let mut tick = tokio::time::interval(Duration::from_millis(500));
+    let moved = loop {
+        tokio::select! {
+            biased;
+            moved = &mut moving => break moved,
+            _ = tick.tick() => {
+                if let Some(step) = steps.try_iter().last() {
+                    screen.show_live(&describe_step(step));
+                }
+            }
+        }
+    };
+    let moved = moved.map_err(|error| CommandFault::new("copy", error.to_string()))?;
+    let StoreTransfer {
+        from,
+        to,
+        copied,
+        threads,
+        put_away,
+    } = moved.map_err(|error| transfer_fault(&error))?;
+    Ok(screen.print_answer(&CopyAnswer {
+        from: from.word().to_owned(),
+        to: to.word().to_owned(),
+        threads,
+        records: copied.records,
+        entries: copied.entries,
+        bytes: copied.bytes,
+        replaced: format!(".ai/threads/{put_away}"),
+        exit: CommandExit::Done,
+    }))
+}
+
+fn describe_step(step: TransferStep) -> String {
+    match step {
+        TransferStep::Copying(copied) => {
+            let (records, entries) = (copied.records, copied.entries);
+            format!("  copying: {records} records, {entries} entries")
+        }
+        TransferStep::Auditing => "  auditing the copy".to_owned(),
+        TransferStep::Comparing => "  comparing the copy with the store".to_owned(),
+        TransferStep::Named | TransferStep::Chosen | TransferStep::PutAway => {
+            "  putting the copy into place".to_owned()
+        }
+    }
+}
+
+fn transfer_fault(error: &TransferError) -> CommandFault {
+    let unchanged = "the store is as it was, and counts as before";
+    let message = fault::with_source(error);
+    match error {
+        TransferError::Project(error) => fault::from_project(error),
+        TransferError::NoStore => CommandFault::new("no-store", message)
+            .with_hint("the first `threadkeep run` makes one; --store says of which kind"),
+        TransferError::SameStore(_) => CommandFault::new("same-store", message),
+        TransferError::InUse { .. } => {
+            fault::busy(message).with_hint("stop what uses the project, and repeat the command")
+        }
+        TransferError::Copy(CopyError::Differs { .. }) => fault::busy(message).with_hint(unchanged),
+        TransferError::Copy(CopyError::Damaged { .. } | CopyError::Unreadable(_)) => {
+            CommandFault::new("store", message)
+                .with_hint("the store counts as before; `threadkeep doctor` says more")
+        }
+        TransferError::Findings(_) => CommandFault::new("audit", message)
+            .with_hint("the store counts as before; `threadkeep audit` names all that is wrong"),
+        TransferError::NotPutAway { .. } => CommandFault::new("io", message)
+            .with_hint("the file .ai/threads/current-store says which store counts: leave it"),
+        _ => CommandFault::new("copy", message).with_hint(unchanged),
+    }
+}

@@ -1,0 +1,125 @@
+//! A directory, as far as this project uses one: what a store of files, the library, documents and
+//! file tools stand on, natively and under WASI.
+//!
+//! Names are single names of entries, never paths: an implementation refuses any other. All access
+//! goes through the directory; nothing outside it is read, written or removed.
+
+#[cfg(feature = "cap-std")]
+mod granted;
+mod preopened;
+
+#[cfg(feature = "cap-std")]
+pub use granted::GrantedDirectory;
+pub use preopened::PreopenedDirectory;
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+/// A directory that a program may use.
+pub trait FileDirectory: Send + Sync {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if there is none.
+    fn open(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>>;
+
+    /// Creates a file for writing.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] if something of this name exists.
+    fn create_new(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>>;
+
+    /// Gives a file a second name, in one step.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] if the second name is taken: the file is not replaced.
+    fn hard_link(&self, name: &str, second: &str) -> io::Result<()>;
+
+    /// Gives a file another name, in one step; replaces what has it.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn rename(&self, name: &str, new_name: &str) -> io::Result<()>;
+
+    /// Removes a name of a file.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if there is none.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// The names of all entries, in any order. A name that is no UTF-8 is left out.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// The metadata of an entry; a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if there is none.
+    fn metadata(&self, name: &str) -> io::Result<EntryMetadata>;
+
+    /// Makes the names of the directory durable: those that were added and removed before the call.
+    ///
+    /// # Errors
+    /// Those of the file system: then nobody knows which of them are durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// An open file.
+pub trait DirectoryFile: Send {
+    /// Reads from a place; fewer bytes than asked for mean the end of the file.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn read_at(&mut self, offset: u64, bytes: usize) -> io::Result<Vec<u8>>;
+
+    /// Writes at the end.
+    ///
+    /// # Errors
+    /// Those of the file system; a part may be written.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Bytes of the file.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn size(&mut self) -> io::Result<u64>;
+
+    /// Makes the content durable.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// Metadata of an entry of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryMetadata {
+    /// True for a regular file, and for nothing else.
+    pub is_file: bool,
+    /// True for a directory.
+    pub is_directory: bool,
+    /// Bytes of a file.
+    pub bytes: u64,
+}
+
+/// Refuses a name that is not the name of one entry.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`].
+pub fn check_entry_name(name: &str) -> io::Result<()> {
+    let special = name.is_empty() || name == "." || name == "..";
+    if special || name.contains(['/', '\\', '\0']) {
+        let message = format!("{name:?} is not the name of an entry of a directory");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}
+
+/// Reads up to `bytes` from a place of a file that implements the traits of std.
+fn read_part(mut file: impl Read + Seek, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(offset))?;
+    let mut content = Vec::with_capacity(bytes.min(1 << 20));
+    file.take(bytes as u64).read_to_end(&mut content)?;
+    Ok(content)
+}

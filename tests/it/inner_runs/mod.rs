@@ -1,0 +1,7 @@
+//! `runner.run`, the driver's loop inside the component: beside the host's driver, in small parts,
+//! and after calls that never came back.
+
+mod both_ways;
+mod lost_calls;
+mod run_host;
+mod store_text;
