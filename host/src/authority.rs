@@ -57,7 +57,7 @@ pub enum AuthorityError {
     #[error("{place} does not exist")]
     Missing { place: String },
     /// The path is a symbolic link where none may be.
-    #[error("{place} is a symbolic link; put the directory itself there")]
+    #[error("{place} is a symbolic link; put the file or directory itself there")]
     Link { place: String },
     /// The file has a second name, which may be anywhere: its owner is unknown.
     #[error(

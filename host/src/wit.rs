@@ -59,7 +59,9 @@ impl Default for registry::Draft {
             model: None,
             limits: Limits::default(),
             capabilities: Vec::new(),
+            approvals: Vec::new(),
             inputs: None,
+            incomplete: false,
         }
     }
 }

@@ -150,6 +150,7 @@ fn describe_conflict(field: &str, expected: &str, actual: &str) -> String {
         "estimate" | "bill" => {
             format!("another {field} than this was recorded for the call before")
         }
+        "decision" => format!("the call has a decision already: {actual}"),
         "input" | "draft" | "content" => format!("the key was used before, with another {field}"),
         _ => format!("{field} is {actual}, not {expected}"),
     }
@@ -191,6 +192,7 @@ impl Error {
                 "version" | "have" | "outcomes" => {
                     "read how the thread stands, and go on from there"
                 }
+                "decision" => "a decision stays as it was made",
                 _ => "repeat it as it was; for another call, take another key",
             },
             // The message of a cause says what to do.

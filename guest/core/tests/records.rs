@@ -472,6 +472,7 @@ fn checkpoint(loaded: &LoadedThread, prompt: Option<&str>, entries: &[Entry]) ->
         newest: true,
         saved_at: "now",
         prompt,
+        approvals: &loaded.thread.value.overrides.approvals,
         partial: prompt.map(|_| &partial),
         round: None,
         state: None,

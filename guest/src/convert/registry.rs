@@ -26,9 +26,11 @@ pub fn draft(draft: exported::registry::Draft, key: String) -> Result<ThreadDraf
             model: draft.model,
             limits: limits_in(draft.limits),
             capabilities: draft.capabilities,
+            approvals: draft.approvals,
             within: None,
         },
         inputs,
+        incomplete: draft.incomplete,
     })
 }
 

@@ -158,6 +158,10 @@ impl<P: HostPorts> ThreadService<P> {
             loaded.head.value.version = at;
         }
         let pin = self.pin_if_any(&loaded)?;
+        let overrides = &loaded.thread.value.overrides;
+        let approvals = pin
+            .as_ref()
+            .map_or(&overrides.approvals, |pin| &pin.approvals);
         let head = &loaded.head.value;
         let stopped = newest && head.status == ThreadStatus::Suspended;
         let round = match stopped && head.undecided_calls().next().is_some() {
@@ -169,6 +173,7 @@ impl<P: HostPorts> ThreadService<P> {
             newest,
             saved_at: &saved.rfc3339(),
             prompt: pin.as_ref().map(|pin| pin.prompt.as_str()),
+            approvals,
             partial: partial.as_ref(),
             round: round.as_ref(),
             state: state.as_ref(),

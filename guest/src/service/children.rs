@@ -168,6 +168,7 @@ impl<P: HostPorts> ThreadService<P> {
                 model: spawn.model,
                 limits: spawn.limits,
                 capabilities: Vec::new(),
+                approvals: Vec::new(),
                 within: Some(runner::child_bounds(
                     limits,
                     &parent.capabilities,
@@ -175,6 +176,7 @@ impl<P: HostPorts> ThreadService<P> {
                 )),
             },
             inputs: spawn.inputs,
+            incomplete: false,
         };
         let resolved = self.resolve_draft(&draft)?;
         let grant = resolved.reserve.map(|amount| match spawn.clamp {

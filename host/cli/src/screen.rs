@@ -155,9 +155,10 @@ impl OutputScreen {
         self.write_out(shown.as_bytes());
     }
 
-    /// Prints a line of an answer. Nothing with `--json`.
+    /// Prints a line of an answer. Nothing with `--json`. It stays one line, whatever a name in it
+    /// holds: the others are the program's own.
     pub fn print_line(&mut self, line: &str) {
-        self.print_text(line);
+        self.print_text(&printable::line(line));
         self.print_text("\n");
     }
 
@@ -187,7 +188,8 @@ impl OutputScreen {
         if self.open_line && self.properties.out_terminal && self.properties.err_terminal {
             self.print_text("\n");
         }
-        let _ = writeln!(self.err, "{}", printable::text(line));
+        // It stays one line: what a file or a model wrote in it must not pass for another.
+        let _ = writeln!(self.err, "{}", printable::line(line));
     }
 
     /// Shows a line that the next one replaces, on a terminal; nothing elsewhere, or while an

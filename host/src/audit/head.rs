@@ -51,7 +51,9 @@ fn check_lease(seen: &ThreadRecords, suspicion: &mut UnconfirmedFindings) {
 fn check_due(seen: &ThreadRecords, suspicion: &mut UnconfirmedFindings) {
     let (head, status) = (&seen.head, seen.status());
     let due = head["due"].as_u64();
-    let needs = ["created", "running", "waiting"].contains(&status);
+    // One whose history is not whole cannot be started.
+    let starts = head["incomplete"] != true;
+    let needs = status == "created" && starts || ["running", "waiting"].contains(&status);
     let expected = format!("a due entry while it is {}", super::printable_text(status));
     suspicion.add_if(Indexes, needs && due.is_none(), &expected, "none");
     // The end still has to be propagated to its children, which a driver does when it looks for due

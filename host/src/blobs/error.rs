@@ -8,7 +8,7 @@ use crate::storage::StorageError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlobError {
-    /// Nothing is stored of no bytes.
+    /// The blob has no bytes. Nothing was written.
     #[error("it is empty")]
     Empty,
     /// Nothing was written.

@@ -1,5 +1,6 @@
-//! Images, recognized by their bytes. A name or a header of somebody else says nothing: a provider
-//! refuses a conversation with bytes that are not of the type that they are said to be, every time.
+//! Images, recognized by their bytes. The name of a file and the header of a response are not
+//! trusted: a provider refuses a conversation with bytes that are not of the type that they are
+//! said to be, every time.
 
 /// Most bytes of an image: 5 MB as Base64, the most that Anthropic takes of one. OpenAI takes more.
 pub const IMAGE_BYTES_MAX: usize = 3_750_000;

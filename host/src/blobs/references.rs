@@ -71,7 +71,7 @@ pub(super) fn list_loose_blobs(storage: &dyn StorageBackend) -> Result<Vec<Loose
         return Ok(blobs);
     }
     let mut named = BTreeSet::new();
-    // A message that waits has no chain of its own: it waits in that of its record's name.
+    // The record of a message that waits does not name its chain: the key of the record does.
     for_each_record(storage, "inbox", &mut |name, stored| {
         let chain = name.split('\u{1}').next().unwrap_or_default();
         let unread = || BlobError::from_damage(name, UNREAD);

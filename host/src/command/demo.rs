@@ -56,13 +56,15 @@ fn print_introduction(path: &Path, screen: &mut OutputScreen) {
     screen.print_line(&format!("{} and is removed at the end.", path.display()));
     for (path, text) in FILES {
         if path.ends_with(".md") || path.starts_with("notes") {
-            screen.print_line(&format!("\n{path}:"));
+            screen.print_line("");
+            screen.print_line(&format!("{path}:"));
             text.lines()
                 .for_each(|line| screen.print_line(&format!("  {line}")));
         }
     }
+    screen.print_line("");
     screen.print_line(
-        "\nIts model answers from a script, so nothing leaves this machine. What it answers is \
+        "Its model answers from a script, so nothing leaves this machine. What it answers is \
          made up; the",
     );
     screen.print_line("tools, the accounts and the records are real.");
@@ -75,7 +77,8 @@ async fn run_tour(
 ) -> Result<DemoAnswer, CommandFault> {
     let project = ProjectDir::from_dir(temporary.clone_dir()?);
     let opened = session.open_directory(&project)?;
-    screen.print_line("\n$ threadkeep run tour --input word=coffee");
+    screen.print_line("");
+    screen.print_line("$ threadkeep run tour --input word=coffee");
     let draft = Draft {
         title: Some("A tour of threadkeep".to_owned()),
         inputs: Some(r#"{"word": "coffee"}"#.to_owned()),
@@ -84,10 +87,12 @@ async fn run_tour(
     let thread = run::create_thread(&opened, draft).await?;
     let run = drive::run(&opened, &thread, None, screen).await?;
     print_run(&run, screen);
-    screen.print_line(&format!("\n$ threadkeep show {thread} --events {EVENTS}"));
+    screen.print_line("");
+    screen.print_line(&format!("$ threadkeep show {thread} --events {EVENTS}"));
     let shown = show::load_thread(&opened, &thread, EVENTS, None).await?;
     print_plain(&shown, screen);
-    screen.print_line(&format!("\n$ threadkeep transcript {thread}"));
+    screen.print_line("");
+    screen.print_line(&format!("$ threadkeep transcript {thread}"));
     let asked = TranscriptArgs {
         thread: thread.clone(),
         format: TranscriptFormat::Markdown,

@@ -5,13 +5,14 @@ use super::session::{CommandProject, CommandSession};
 use super::{fault, run, view};
 use std::path::Path;
 use std::time::Duration;
-use threadkeep::authority;
+use threadkeep::authority::{self, HolderLock};
 use threadkeep::blobs::{BlobName, IMAGE_BYTES_MAX, image_type};
 use threadkeep::documents::checkpoints::{
     ImportedHistory, STATE_BYTES_MAX, StateFile, StateFileError,
 };
 use threadkeep::documents::{BLOBS_DIR, blob_file_name};
 use threadkeep::library::TenantLibrary;
+use threadkeep::library::files::is_document_name;
 use threadkeep::wit::history::{ChangeSet, Expected};
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::ImportAnswer;
@@ -122,7 +123,9 @@ fn from_state_file(path: &Path, error: &StateFileError) -> CommandFault {
         StateFileError::Edited => {
             fault.with_hint("to import it as it is now, remove the field messages_hash from it")
         }
-        StateFileError::Newer(_) => fault.with_hint("import it with a newer threadkeep"),
+        StateFileError::Newer(version) if version.as_str() > "1.1.0" => {
+            fault.with_hint("import it with a newer threadkeep")
+        }
         _ => fault.with_hint("docs/state.schema.json is the JSON Schema of such a file"),
     }
 }
@@ -136,8 +139,7 @@ fn find_directive(
         return Ok(None);
     };
     // A name that no directive can have is one that the project does not have.
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-/".contains(&byte);
-    if name.is_empty() || !name.bytes().all(plain) {
+    if !is_document_name(name) {
         return Ok(None);
     }
     let found = opened.project().library().document("directive", name);
@@ -158,19 +160,13 @@ fn new_draft(
     caps.tokens = caps.tokens.or_else(|| file.cap("tokens"));
     caps.spawns = caps.spawns.or_else(|| count("spawns"));
     caps.depth = caps.depth.or_else(|| count("depth"));
-    if let (None, Some(text)) = (caps.spend, file.decimal_cap("spend")) {
+    if let (None, Some(text)) = (caps.spend, file.spend_cap()) {
         let spend = money::parse(&text).map_err(|problem| {
             CommandFault::new("invalid", format!("limits.spend is {text}: {problem}"))
         })?;
         caps.spend = Some(spend);
     }
-    if let (None, Some(text)) = (caps.duration, file.decimal_cap("duration_seconds")) {
-        let seconds = text
-            .parse()
-            .ok()
-            .and_then(|s| Duration::try_from_secs_f64(s).ok());
-        caps.duration = seconds;
-    }
+    caps.duration = caps.duration.or_else(|| file.duration_cap());
     let capabilities = match (&directive, asked.capability.is_empty()) {
         (Some(_), _) => Vec::new(),
         (None, true) => file.capabilities(),
@@ -178,10 +174,15 @@ fn new_draft(
     };
     let inputs = directive.as_ref().and_then(|_| file.inputs());
     let inputs = inputs.unwrap_or_default();
-    Ok(run::new_draft(directive, inputs, capabilities, new))
+    Ok(Draft {
+        approvals: file.approvals(),
+        incomplete: true,
+        ..run::new_draft(directive, inputs, capabilities, new)
+    })
 }
 
-/// Appends the history under a lease of this process, and leaves the thread idle.
+/// Appends the history under a lease of this process, and leaves the thread idle. Until then the
+/// thread is incomplete: nothing goes on with it if this process is killed.
 async fn append_history(
     opened: &CommandProject,
     thread: &str,
@@ -189,7 +190,14 @@ async fn append_history(
 ) -> Result<(), CommandFault> {
     let failed = |error| fault::from_thread_call(opened, thread, &error);
     let tenant = opened.tenant();
-    let holder = format!("{}/1", super::signal::fresh_id());
+    // The lock tells others whether this process lives. A project in memory has no others.
+    let threads = opened.project().threads();
+    let lock = threads.map(HolderLock::acquire).transpose();
+    let lock = lock.map_err(|error| fault::from_authority(&error))?;
+    let holder = match &lock {
+        Some(lock) => lock.holder_name(1),
+        None => format!("{}/1", super::signal::fresh_id()),
+    };
     let deadline = deadline_after(tenant, LEASE_TIME);
     let held = tenant.open_thread(thread, &holder, deadline).await;
     let held = held.map_err(failed)?;
@@ -209,11 +217,21 @@ async fn append_history(
                     "message": "its history could not be imported as a whole",
                 });
                 let why = Some(why.to_string());
-                let _ = tenant.close_thread(thread, held.token, "error", why).await;
+                let closed = tenant.close_thread(thread, held.token, "error", why).await;
+                abandon_unless(closed.is_ok(), lock);
                 return Err(failed(error));
             }
         }
     }
     let closed = tenant.close_thread(thread, held.token, "idle", None).await;
+    abandon_unless(closed.is_ok(), lock);
     closed.map(drop).map_err(failed)
+}
+
+/// Releases the lock. Unless the thread was closed it may be held still, and a recovery has to find
+/// that its holder is gone.
+fn abandon_unless(closed: bool, lock: Option<HolderLock>) {
+    if let (false, Some(lock)) = (closed, lock) {
+        lock.abandon();
+    }
 }

@@ -69,6 +69,8 @@ pub fn new_draft(
         model: new.model,
         limits: view::caps(&new.caps),
         capabilities,
+        approvals: Vec::new(),
+        incomplete: false,
         inputs: Some(inputs).filter(|text| !text.is_empty()),
     }
 }

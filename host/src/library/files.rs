@@ -13,6 +13,7 @@ use crate::authority::{self, AuthorityError, EnvironmentSnapshot};
 pub use crate::policy::Policy;
 use crate::tools::ToolEntry;
 use cap_std::fs::Dir;
+pub use names::is_document_name;
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -59,6 +59,7 @@ fn filled_service(folder: &Path, threads: usize) -> ThreadService<NativePorts> {
     let service = ThreadService::new(NativePorts::new(world::context(&store(folder))));
     for place in 0..threads {
         let draft = ThreadDraft {
+            incomplete: false,
             key: None,
             id: None,
             directive: Some(DIRECTIVE_NAME.to_owned()),

@@ -201,3 +201,77 @@ fn operator_asks_for_approval_by_policy() {
     let free = project.json(&["run", "look"]);
     assert_eq!(free["status"], "completed", "{free}");
 }
+
+/// Symptom: after `approve --no-run` the cause still said that the call waits for a decision,
+/// beside `waits for  a resume`, also in `state.json`; the line of the event `decision` was empty.
+/// Cause: the message of a cause was written when the run stopped, and never again. Fix: each
+/// decision writes it anew. Kind: what is told of a thread is of the version that it is told of.
+#[test]
+fn cause_names_the_calls_that_are_left() {
+    let project = project(SCRIPT);
+    project.json(&["run", "look", "--id", "t"]);
+    let cause = || {
+        let shown = project.json(&["show", "t"]);
+        shown["thread"]["cause"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(
+        cause().contains("call_2_1 (read_file), call_2_3 (read_file) wait"),
+        "{}",
+        cause()
+    );
+    project.json(&[
+        "approve",
+        "t",
+        "call_2_1",
+        "--no-run",
+        "--note",
+        "Only this.",
+    ]);
+    assert_eq!(
+        cause(),
+        "call_2_3 (read_file) waits for a decision: approve, deny or answer"
+    );
+    project.json(&["deny", "t", "call_2_3", "--no-run"]);
+    assert_eq!(cause(), "every call is decided about: resume to go on");
+    let shown = project.run(&["show", "t"]).out;
+    assert!(shown.contains("call_2_1 approved: Only this."), "{shown}");
+    assert!(shown.contains("call_2_3 denied"), "{shown}");
+    let text = std::fs::read_to_string(project.path().join(".ai/threads/t/state.json")).unwrap();
+    assert!(text.contains("every call is decided about"), "{text}");
+}
+
+/// Symptom: the advice for several calls was `threadkeep approve t`, which is refused for several;
+/// the calls of `list --json` had empty arguments; a second decision of the same kind was a
+/// "decision with other words, not approve"; a repeated approval of a thread that had completed
+/// advised `resume`, which makes a successor. Fix: each says what is so. Kind: advice that is
+/// printed can be followed.
+#[test]
+fn advice_about_decisions_can_be_followed() {
+    let project = project(SCRIPT);
+    let ran = project.run(&["run", "look", "--id", "t"]);
+    assert!(
+        ran.err.contains("threadkeep approve t --all"),
+        "{}",
+        ran.err
+    );
+    let listed = project.json(&["list", "--status", "suspended"]);
+    assert_eq!(
+        listed["threads"][0]["waits_for"]["calls"][0],
+        json!({"call": "call_2_1", "name": "read_file"})
+    );
+    project.json(&["approve", "t", "call_2_1", "--no-run", "--note", "one"]);
+    let other = project.json(&["approve", "t", "call_2_1", "--no-run", "--note", "two"]);
+    assert_eq!(other["exit"], 4, "{other}");
+    assert_eq!(
+        other["error"]["message"],
+        "the call has a decision already: approve with another note"
+    );
+    project.json(&["approve", "t", "--all"]);
+    let again = project.run(&["approve", "t", "call_2_1", "--note", "one"]);
+    assert_eq!(again.code, Some(0), "{again:#?}");
+    assert!(!again.err.contains("resume"), "{}", again.err);
+    assert!(again.err.contains("completed"), "{}", again.err);
+}

@@ -12,6 +12,7 @@ mod doctor;
 pub(crate) mod fixture;
 mod forks;
 mod hidden_controls;
+mod imports;
 #[cfg(unix)]
 mod interrupted_hand_offs;
 mod interrupts;

@@ -8,6 +8,7 @@ mod commit_reasons;
 pub mod external_loop;
 mod fail_signals;
 pub mod fixture;
+mod incomplete_histories;
 mod newer_formats;
 mod ports;
 pub mod random_requests;

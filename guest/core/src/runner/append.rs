@@ -5,7 +5,9 @@
 //! result, and between a reply with calls and their results stands nothing that a provider would be
 //! sent.
 
-use super::checks::{ENDED_ADVICE, begin_chat_run, busy_error, check_loop_token, refused_error};
+use super::checks::{
+    ENDED_ADVICE, begin_chat_run, busy_error, check_complete, check_loop_token, refused_error,
+};
 use super::mail::take_mail;
 use super::message_ids::{KnownMessage, is_known_message, message_digest, remember_message};
 use super::outcome::apply_waiting_intent;
@@ -135,7 +137,11 @@ fn check_may_append(loaded: &LoadedThread, token: Option<u64>) -> Result<(), Err
     if let Some(token) = token {
         return check_loop_token(loaded, token);
     }
-    match loaded.head.value.status {
+    let status = loaded.head.value.status;
+    if status != ThreadStatus::Running && !status.is_terminal() {
+        check_complete(loaded)?;
+    }
+    match status {
         ThreadStatus::Created | ThreadStatus::Idle | ThreadStatus::Suspended => Ok(()),
         ThreadStatus::Running => Err(busy_error(loaded)),
         ThreadStatus::Waiting => Err(refused_error(loaded, "it goes on by itself: wait for it")),

@@ -12,6 +12,10 @@ use crate::time::{NANOS_MAX, UnixTime};
 /// Advice about a thread that has ended.
 pub(super) const ENDED_ADVICE: &str = "it has ended: `resume` goes on with it in a successor";
 
+/// Advice about a thread whose history is not whole.
+const INCOMPLETE_ADVICE: &str = "its history is not whole: the import that made it was not \
+                                 finished, so import it again as a new thread";
+
 /// Returns the pin of a thread that must have one by now.
 pub(super) fn require_pin<'a>(
     loaded: &LoadedThread,
@@ -35,6 +39,18 @@ pub(super) fn refused_error(loaded: &LoadedThread, advice: &str) -> Error {
             status: loaded.head.value.status.to_string(),
             advice: advice.to_owned(),
         },
+    }
+}
+
+/// Checks that the history that the thread was made for is whole: nothing may build on a part of
+/// it.
+///
+/// # Errors
+/// [`Error::Refused`].
+pub(super) fn check_complete(loaded: &LoadedThread) -> Result<(), Error> {
+    match loaded.head.value.incomplete {
+        true => Err(refused_error(loaded, INCOMPLETE_ADVICE)),
+        false => Ok(()),
     }
 }
 

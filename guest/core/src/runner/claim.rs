@@ -126,7 +126,11 @@ pub fn recover(
     let holder = change.head.holder.clone().unwrap_or_default();
     fence_holder(&mut change, round, partial);
     let cause = crash_loop_cause(&mut change.head).unwrap_or_else(|| {
-        let message = format!("its holder {holder} died: resume to go on");
+        let next = match change.head.incomplete {
+            true => "before its history was whole: import it again as a new thread",
+            false => "resume to go on",
+        };
+        let message = format!("its holder {holder} died: {next}");
         StatusCause::new("error", "recovered", message)
     });
     let records = RunRecords {

@@ -90,9 +90,13 @@ pub(super) fn take_decision(
         }
     };
     let cause = change.head.cause.as_ref();
-    let stopped = cause.is_some_and(|cause| cause.code == APPROVAL_NEEDED);
-    if stopped && change.head.undecided_calls().next().is_none() {
-        change.head.mark_due();
+    if cause.is_some_and(|cause| cause.code == APPROVAL_NEEDED) {
+        let events = round.map(|entry| entry.events.as_slice());
+        let name = |index| tool_name_of(events, index);
+        change.head.cause = Some(approval_cause(&change, &name));
+        if change.head.undecided_calls().next().is_none() {
+            change.head.mark_due();
+        }
     }
     Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
 }
@@ -107,15 +111,16 @@ pub(super) fn repeat_decision(
     if earlier.digest == decision.digest() {
         return Ok(CommitDecision::Repeat);
     }
-    let (expected, actual) = (decision.verdict.as_str(), earlier.decision.as_str());
-    let words = match expected == actual {
-        true => " with other words",
-        false => "",
+    let (verdict, taken) = (decision.verdict, earlier.decision);
+    let words = match (verdict == taken, taken) {
+        (false, _) => "",
+        (true, DecisionVerdict::Answer) => " with another text",
+        (true, _) => " with another note",
     };
     Err(Error::Conflict {
         field: "decision",
-        expected: expected.to_owned(),
-        actual: format!("{actual}{words}"),
+        expected: verdict.as_str().to_owned(),
+        actual: format!("{}{words}", taken.as_str()),
     })
 }
 
@@ -166,7 +171,8 @@ fn waiting_alone(head: &Head) -> Option<String> {
     }
 }
 
-/// Writes the record of a decision; with its words, if an entry has still to take them.
+/// Writes the record of a decision. `parked` is true if no entry has the decision yet: then the
+/// record keeps its note or answer for the commit that writes the event.
 fn write_record(change: &mut ThreadChange<'_>, decision: &CallDecision, parked: bool) {
     let record = DecisionRecord {
         format: RecordFormat::CURRENT,
@@ -325,7 +331,7 @@ fn apply_decision(
         _ => match prepared {
             Some(prepared) => perform_approved(change, call.index, name, prepared, round)?,
             None if is_builtin_tool(&name) => {
-                let message = format!("nobody prepared the approved call of {name}");
+                let message = format!("the approved call of {name} was not read before the commit");
                 return Err(Error::Corrupt(message));
             }
             None => round.open.push(RoundCall {
@@ -389,12 +395,27 @@ pub(super) fn suspend_for_decisions(
     change: &mut ThreadChange<'_>,
     name_of: &dyn Fn(u32) -> String,
 ) {
+    let cause = approval_cause(change, name_of);
+    suspend(change, cause);
+    if change.head.awaits_decision() {
+        // Mail enters the history after the results of the calls, so it makes nothing due before.
+        change.head.due = None;
+    }
+}
+
+/// Returns the cause for which a run stops for decisions. It names the calls that are still to be
+/// decided about.
+fn approval_cause(change: &ThreadChange<'_>, name_of: &dyn Fn(u32) -> String) -> StatusCause {
     let calls: Vec<String> = change
         .head
         .undecided_calls()
         .map(|call| describe_call(change, call.index, name_of))
         .collect();
     let verb = match calls.len() {
+        0 => {
+            let message = "every call is decided about: resume to go on";
+            return StatusCause::new("approval", APPROVAL_NEEDED, message);
+        }
         1 => "waits for a decision",
         _ => "wait for a decision",
     };
@@ -405,14 +426,7 @@ pub(super) fn suspend_for_decisions(
         names.push_str(" ...");
     }
     let message = format!("{names} {verb}: approve, deny or answer");
-    suspend(
-        change,
-        StatusCause::new("approval", APPROVAL_NEEDED, message),
-    );
-    if change.head.awaits_decision() {
-        // Mail is taken after the calls: it is no reason to start the thread before.
-        change.head.due = None;
-    }
+    StatusCause::new("approval", APPROVAL_NEEDED, message)
 }
 
 /// Names a call for a person: its id, its tool, and the reason that the tool gave in this commit.

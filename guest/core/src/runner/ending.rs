@@ -115,11 +115,11 @@ fn record_end(change: &mut ThreadChange<'_>, status: ThreadStatus) {
 }
 
 /// Releases the lease: leaves no holder, no step, and nothing due (but waiting mail makes a thread
-/// due at once).
+/// due at once, if it can be started).
 pub(super) fn release_lease(change: &mut ThreadChange<'_>, status: ThreadStatus) {
     charge_external_holds(change);
-    let mail = change.head.mail_count() > 0 && !status.is_terminal();
     let head = &mut change.head;
+    let mail = head.mail_count() > 0 && !status.is_terminal() && !head.incomplete;
     head.status = status;
     head.holder = None;
     head.expiry = None;

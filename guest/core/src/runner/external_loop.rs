@@ -192,6 +192,7 @@ pub fn close(
 
 /// Ends the loop; a message that was `taken` out of the inbox makes an idle thread due.
 fn apply_ending(change: &mut ThreadChange<'_>, ending: LoopEnding, taken: bool) -> CommitReason {
+    change.head.incomplete &= matches!(ending, LoopEnding::Failed(..));
     match ending {
         LoopEnding::Idle => {
             become_idle(change);

@@ -4,6 +4,7 @@
 //! counters, caps, mail. Nothing that either does afterwards is seen by the other. The chain of the
 //! other counts its forks, so that it cannot be deleted under them.
 
+use super::checks::check_complete;
 use super::open_calls::interrupted_result;
 use crate::error::Error;
 use crate::hash::sha256;
@@ -112,6 +113,7 @@ pub fn fork(
     moment: DecisionContext<'_>,
     random: &str,
 ) -> Result<CommitPlan, Error> {
+    check_complete(point.original)?;
     if point.base.parts.len() > BASE_PARTS_MAX {
         let parts = point.base.parts.len();
         let problem = format!(

@@ -9,7 +9,7 @@
 //! tip has still to pass on to its children stays with it.
 
 use super::CommitDecision;
-use super::checks::refused_error;
+use super::checks::{check_complete, refused_error};
 use super::start::{FirstStep, StartRequest, begin_start};
 use crate::error::Error;
 use crate::history::{CommitReason, Event, ThreadResumed};
@@ -120,6 +120,7 @@ fn check_may_resume(loaded: &LoadedThread, start: &StartRequest<'_>) -> Result<(
 /// # Errors
 /// Those of [`resume`], and [`Error::Refused`] for a thread that is under way.
 pub fn check_may_be_resumed(loaded: &LoadedThread, ceiling: ThreadCaps) -> Result<(), Error> {
+    check_complete(loaded)?;
     let status = loaded.head.value.status;
     if matches!(status, ThreadStatus::Idle | ThreadStatus::Suspended) {
         return Ok(());
@@ -159,6 +160,7 @@ fn check_may_have_successor(loaded: &LoadedThread) -> Result<(), Error> {
             },
         });
     }
+    check_complete(loaded)?;
     if loaded.chain.value.spawned.is_none() && loaded.chain.value.children > 0 {
         let advice = "an earlier version has recorded its children, which a successor would not \
                       find: start a new thread";

@@ -3,7 +3,8 @@
 use super::CommitDecision;
 use super::admission::{AttemptNeeds, add_fixed_parts, money_refused_cause, opening_message};
 use super::checks::{
-    begin_run, check_may_start, message_begins_run, require_pin, slowest_tool_millis,
+    begin_run, check_complete, check_may_start, message_begins_run, require_pin,
+    slowest_tool_millis,
 };
 use super::children::DecisionInputs;
 use super::fork::FORKED;
@@ -128,6 +129,7 @@ pub fn start(
     let new_input = request.input.is_some() && !request.inputs.known_input;
     let begins = (new_input || has_deferred_mail(head)) && message_begins_run(loaded);
     check_may_start(loaded, begins, moment.ceiling)?;
+    check_complete(loaded)?;
     let first = FirstStep::ModelCall;
     begin_start(loaded, pin, fresh, (request, first), moment)
 }

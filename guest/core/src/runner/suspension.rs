@@ -15,8 +15,8 @@ const ARGUMENTS_BYTES_MAX: usize = 2_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WaitingCall {
     call: String,
-    name: String,
-    arguments: String,
+    name: Option<String>,
+    arguments: Option<String>,
     /// Bytes of all of the arguments, if only their beginning is shown; else 0.
     arguments_bytes: u64,
 }
@@ -84,20 +84,21 @@ fn waiting_calls(head: &Head, round: Option<&Entry>, detail: NeedsDetail) -> Vec
     let entry = round.filter(|entry| entry.version == version);
     let calls = head.undecided_calls().map(|call| {
         let event = entry.and_then(|entry| entry.events.get(call.index as usize));
-        let (name, arguments) = match event {
-            Some(Event::ToolUse(used)) => (used.name.as_str(), used.arguments.as_str()),
-            _ => ("", ""),
+        let used = match event {
+            Some(Event::ToolUse(used)) => Some(used),
+            _ => None,
         };
-        let shown = match detail {
-            NeedsDetail::Arguments => cut(arguments, ARGUMENTS_BYTES_MAX),
-            NeedsDetail::Ids | NeedsDetail::Names => "",
+        let all = used.map_or("", |used| used.arguments.as_str());
+        let shown = match (detail, used) {
+            (NeedsDetail::Arguments, Some(_)) => Some(cut(all, ARGUMENTS_BYTES_MAX)),
+            _ => None,
         };
-        let is_cut = !shown.is_empty() && shown.len() < arguments.len();
+        let is_cut = shown.is_some_and(|shown| shown.len() < all.len());
         WaitingCall {
             call: call_id(version, call.index),
-            name: name.to_owned(),
-            arguments: shown.to_owned(),
-            arguments_bytes: if is_cut { arguments.len() as u64 } else { 0 },
+            name: used.map(|used| used.name.clone()),
+            arguments: shown.map(str::to_owned),
+            arguments_bytes: if is_cut { all.len() as u64 } else { 0 },
         }
     });
     calls.collect()

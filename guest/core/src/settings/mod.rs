@@ -24,7 +24,7 @@ pub use summary::{PinnedSummary, SummaryChoice};
 pub use tool::{
     TOOL_MILLIS_DEFAULT, ToolDef, check_draft_capabilities, intersect_capabilities, is_granted,
 };
-pub(crate) use tool::{check_patterns, check_tool_name, parse_approvals};
+pub(crate) use tool::{check_approvals, check_patterns, check_tool_name, parse_approvals};
 
 use crate::error::Error;
 use crate::json::{JsonObject, JsonValue};

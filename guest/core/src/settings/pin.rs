@@ -3,8 +3,8 @@
 
 use super::{
     CoordinationSettings, Directive, Model, PinnedSummary, ToolDef, WAIT_MILLIS_DEFAULT,
-    check_known_fields, check_patterns, intersect_capabilities, is_granted, parse_approvals,
-    parse_limits, parse_object, render_prompt, texts_field,
+    check_approvals, check_known_fields, check_patterns, intersect_capabilities, is_granted,
+    parse_approvals, parse_limits, parse_object, render_prompt, texts_field,
 };
 use crate::error::Error;
 use crate::hash::sha256_text;
@@ -242,7 +242,9 @@ pub fn resolve_settings(
     check_patterns((&place, "capabilities"), &asked, &catalog)?;
     let mut approvals = directive.map_or(Vec::new(), |directive| directive.approvals.clone());
     check_patterns((&place, "approvals"), &approvals, &catalog)?;
-    for inherited in within.iter().flat_map(|within| &within.approvals) {
+    check_draft_approvals(&overrides.approvals, &catalog)?;
+    let inherited = within.iter().flat_map(|within| &within.approvals);
+    for inherited in overrides.approvals.iter().chain(inherited) {
         if !approvals.contains(inherited) {
             approvals.push(inherited.clone());
         }
@@ -279,6 +281,12 @@ pub fn resolve_settings(
         continuation: Some(continuation),
         approvals,
     })
+}
+
+/// Checks the patterns of a draft as those of a directive are.
+fn check_draft_approvals(patterns: &[String], catalog: &[ToolDef]) -> Result<(), Error> {
+    check_approvals("draft", patterns)?;
+    check_patterns(("draft", "approvals"), patterns, catalog)
 }
 
 /// Returns the spend that the creator, or else the directive, names for a thread. A child for which

@@ -149,6 +149,12 @@ fn covers(wide: &str, narrow: &str) -> bool {
 /// unasked about, so it is refused.
 pub(crate) fn parse_approvals(place: &str, fields: &JsonObject<'_>) -> Result<Vec<String>, Error> {
     let patterns = texts_field(place, fields, "approvals")?;
+    check_approvals(place, &patterns)?;
+    Ok(patterns)
+}
+
+/// Refuses patterns of calls that need consent, as [`parse_approvals`] does.
+pub(crate) fn check_approvals(place: &str, patterns: &[String]) -> Result<(), Error> {
     let problem_of = |pattern: &String| {
         let wanted = pattern.strip_prefix("rye.").unwrap_or(pattern);
         match (
@@ -160,7 +166,7 @@ pub(crate) fn parse_approvals(place: &str, fields: &JsonObject<'_>) -> Result<Ve
             _ => Some("matches no tool: write execute.tool.NAME, with * for any ending".to_owned()),
         }
     };
-    for pattern in &patterns {
+    for pattern in patterns {
         if let Some(problem) = problem_of(pattern) {
             return Err(Error::invalid(
                 format!("{place}.approvals"),
@@ -169,7 +175,7 @@ pub(crate) fn parse_approvals(place: &str, fields: &JsonObject<'_>) -> Result<Ve
             ));
         }
     }
-    Ok(patterns)
+    Ok(())
 }
 
 /// Shortest beginning that is compared: of two letters one may well be another.

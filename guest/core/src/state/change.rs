@@ -4,17 +4,18 @@ use super::document::StateDocument;
 use super::edits::{ScopedOperation, ScopedPatch};
 use crate::json::record::record;
 
-/// Part of an entry: how its commit changed the state. A document is made from it by what it was
-/// made with: the snapshot, or the document of the version `before`; then the patches; then the
-/// operations; then the calls that the entry records results of are dropped.
+/// Part of an entry: how its commit changed the state. The document of the entry is the snapshot,
+/// or the document of the version `before`, to which the patches are applied, then the operations;
+/// last, the scopes of the calls that have their results in the entry are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateChange {
     /// Version of the thread's own entry that changed the state before; 0 if there is none.
     pub before: u64,
     /// Position in the log `state` of the document that the change begins with; 0 if it wrote none.
     pub snapshot: u64,
-    /// True if that document replaces the one before: a caller gave it, or the thread inherited it.
-    /// Else it is the one before, written down so that a reader need not go back further.
+    /// True if the content of that document is new: a caller gave it, or the thread inherited it.
+    /// False for a copy of the document of `before`, written so that a reader need not go back
+    /// further.
     pub replaced: bool,
     /// Patches, in order.
     pub patches: Vec<ScopedPatch>,

@@ -133,13 +133,14 @@ impl StateDocument {
     /// Applies edits: patches, then operations. A snapshot among them was applied before.
     ///
     /// # Errors
-    /// The first that does not apply; then the document is of no use.
+    /// The first that does not apply; the document is partly changed then: discard it.
     pub fn apply_edits(&mut self, edits: &StateEdits) -> Result<(), EditRefusal> {
         self.apply_patches(&edits.patches)?;
         self.apply_operations(&edits.operations)
     }
 
-    /// Changes the object of a scope. The inner error is that of a scope that stays no object.
+    /// Changes the object of a scope. `Ok(Err(problem))` says that the change was applied and left
+    /// no object in the scope, or that the scope of a call names no call.
     fn change_scope(
         &mut self,
         scope: StateScope,

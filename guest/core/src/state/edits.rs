@@ -83,8 +83,8 @@ pub struct StateEdits {
 }
 
 impl StateEdits {
-    /// Parses the edits of a caller, each a JSON object. `own_call` is the call that a scope of a
-    /// call is of where none is named.
+    /// Parses the edits of a caller, each a JSON object. `own_call` is the call whose scope is
+    /// meant by an edit of the scope `tool-call` that names no call.
     ///
     /// # Errors
     /// The first that is not valid, by its place.

@@ -4,7 +4,7 @@ use super::patch_size::{PatchSize, bytes_around};
 use super::pointer::{JsonPointer, array_index, find_value, find_value_mut};
 use crate::json::{JsonObject, JsonValue};
 
-/// The refusal of a patch. The value that it was applied to is then of no use.
+/// The refusal of a patch. The value is partly changed then: discard it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatchRefusal {
     /// Index of the operation at fault; `None` if the patch is no list.

@@ -23,7 +23,7 @@ pub const TITLE_CHARS_MAX: usize = 200;
 pub const LABEL_BYTES_MAX: usize = 200;
 /// Most bytes of a thread's inputs.
 pub const INPUTS_BYTES_MAX: usize = 64 << 10;
-/// Most capabilities of a chat.
+/// Most capabilities of a chat, and most patterns of calls that need consent of a draft.
 pub const CAPABILITIES_MAX: usize = 256;
 
 /// A caller's request for a new thread.
@@ -46,6 +46,9 @@ pub struct ThreadDraft {
     pub overrides: CreatorOverrides,
     /// JSON object, or empty.
     pub inputs: String,
+    /// True for a thread whose history is appended in several parts: it cannot be run until its
+    /// holder has closed it well.
+    pub incomplete: bool,
 }
 
 /// A draft after its directive and settings were resolved by the library.
@@ -105,8 +108,8 @@ pub fn create(
     let id = new_id(draft, now, random)?;
     let thread = new_record(draft, resolved, id, now);
     let mut plan = match place {
-        ChainPlace::Root => create_chain(thread, None),
-        ChainPlace::Child(parent) => create_chain(thread, Some(parent)),
+        ChainPlace::Root => create_chain(thread, None, draft.incomplete),
+        ChainPlace::Child(parent) => create_chain(thread, Some(parent), false),
     }?;
     if let Some(request) = &draft.key {
         let written = request_write(request, &draft.digest(), &plan.thread.id)?;
@@ -151,6 +154,7 @@ fn new_record(
 fn create_chain(
     mut thread: ThreadRecord,
     parent: Option<SpawnParent<'_>>,
+    incomplete: bool,
 ) -> Result<CommitPlan, Error> {
     thread.parent = parent.as_ref().map(|parent| parent.thread.to_owned());
     let chain_parent = parent.as_ref().map(|parent| parent.chain.to_owned());
@@ -176,7 +180,10 @@ fn create_chain(
         account: funds.account,
         above: funds.above,
     };
-    let head = new_head(&thread);
+    let head = Head {
+        incomplete,
+        ..new_head(&thread)
+    };
     let loaded = absent_thread(thread, head, chain);
     let mut change = ThreadChange::new(&loaded, creation_context(&loaded, ThreadCaps::NONE));
     begin_thread(&mut change);
@@ -195,13 +202,19 @@ impl ThreadDraft {
             title,
             overrides,
             inputs,
+            incomplete,
         } = self;
         let names = [id, directive, agent, task, title].map(json::to_text);
         let [id, directive, agent, task, title] = &names;
         let overrides = json::to_text(overrides);
-        sha256(&[
+        let texts = [
             "draft", id, directive, agent, task, title, &overrides, inputs,
-        ])
+        ];
+        // A request of an earlier program has the digest that it had.
+        match incomplete {
+            true => sha256(&[&texts[..], &["incomplete"]].concat()),
+            false => sha256(&texts),
+        }
     }
 }
 
@@ -260,12 +273,15 @@ fn check_draft(draft: &ThreadDraft) -> Result<(), Error> {
             format!("are longer than {INPUTS_BYTES_MAX} bytes"),
         ));
     }
-    if draft.overrides.capabilities.len() > CAPABILITIES_MAX {
-        return Err(Error::invalid(
-            "capabilities",
-            "",
-            format!("are more than {CAPABILITIES_MAX}"),
-        ));
+    let overrides = &draft.overrides;
+    for (field, patterns) in [
+        ("capabilities", &overrides.capabilities),
+        ("approvals", &overrides.approvals),
+    ] {
+        if patterns.len() > CAPABILITIES_MAX {
+            let problem = format!("are more than {CAPABILITIES_MAX}");
+            return Err(Error::invalid(field, "", problem));
+        }
     }
     Ok(())
 }
@@ -343,6 +359,7 @@ pub(crate) fn new_head(thread: &ThreadRecord) -> Head {
     Head {
         format: FORMAT,
         status: ThreadStatus::Created,
+        incomplete: false,
         cause: None,
         run: 0,
         token: 0,

@@ -27,6 +27,8 @@ pub struct Head {
     pub format: u32,
     /// Status of the thread.
     pub status: ThreadStatus,
+    /// True while the history that the thread was made for is not whole: no run begins then.
+    pub incomplete: bool,
     /// Reason for that status, if there is one.
     pub cause: Option<StatusCause>,
     /// Number of the run, from 1; 0 before the first.
@@ -122,7 +124,8 @@ pub struct Head {
 }
 
 record!(Head {
-    format, status, cause, run, token, holder, expiry, request, due, recency, step,
+    format, status, incomplete or nothing, cause, run, token, holder, expiry, request, due, recency,
+    step,
     phase or nothing, hand_offs or nothing, shortened or nothing, round, hold,
     holds or nothing, charged or nothing, counters, carried_spend or nothing,
     carried_turns or nothing, unusable or nothing, bad_rounds, lost, context, estimated or nothing,
@@ -133,9 +136,10 @@ record!(Head {
 
 impl Head {
     /// Makes a thread that no caller holds due: at once, and a new one as new ones are.
-    /// A thread that waits for decisions alone stays as it is: a start of it is refused.
+    /// A thread that waits for decisions alone, or whose history is not whole, stays as it is: a
+    /// start of it is refused.
     pub fn mark_due(&mut self) {
-        if self.awaits_decision() {
+        if self.incomplete || self.awaits_decision() {
             return;
         }
         self.due = Some(match self.status {

@@ -138,6 +138,7 @@ fn largest_state() -> StateSummary {
 
 fn largest_head() -> Head {
     Head {
+        incomplete: false,
         format: u32::MAX,
         status: ThreadStatus::Suspended,
         cause: Some(largest_cause()),

@@ -124,6 +124,8 @@ pub struct CreatorOverrides {
     pub limits: ThreadCaps,
     /// A chat's capabilities.
     pub capabilities: Vec<String>,
+    /// Patterns of calls that need consent, beside those of the directive.
+    pub approvals: Vec<String>,
     /// Bounds inherited from the thread that spawned it, if one did.
     pub within: Option<InheritedBounds>,
 }
@@ -132,6 +134,7 @@ record!(CreatorOverrides {
     model,
     limits,
     capabilities,
+    approvals or nothing,
     within or nothing
 });
 

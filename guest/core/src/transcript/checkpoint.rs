@@ -48,6 +48,8 @@ pub struct CheckpointSource<'a> {
     pub saved_at: &'a str,
     /// The prompt of the thread, once it is pinned.
     pub prompt: Option<&'a str>,
+    /// Patterns of the calls that need consent, but for those of the operator.
+    pub approvals: &'a [String],
     /// The text of a reply that was interrupted, if nothing has answered the request since.
     pub partial: Option<&'a PartialReply>,
     /// The entry with the calls of a suspended thread that wait for decisions, if some do.
@@ -118,6 +120,7 @@ pub fn checkpoint_head(source: CheckpointSource<'_>) -> Result<(String, bool), E
         .add("suspend_metadata", &metadata)
         .add("hooks", &Vec::<String>::new())
         .add("required_caps", &thread.capabilities)
+        .add("approvals", source.approvals)
         .add("partial_cognition", &source.partial)
         .add("history_version", &head.version)
         .add("model", &thread.model)

@@ -109,12 +109,19 @@ impl CommandAnswer for DecisionAnswer {
             screen.note("the process that runs it goes on with it");
             return;
         }
+        if is_ended(&self.status) {
+            screen.note(&format!(
+                "the thread is {}, and goes no further",
+                self.status
+            ));
+            return;
+        }
         for call in self.waits_for.describe_calls() {
             screen.note(&format!("waits: {call}"));
         }
-        let next = match self.waits_for.calls().is_empty() {
-            true => format!("threadkeep resume {id}"),
-            false => decision_advice(id),
+        let next = match self.waits_for.calls().len() {
+            0 => format!("threadkeep resume {id}"),
+            calls => decision_advice(id, calls),
         };
         screen.note(&format!("next: {}", screen.next_step_for(&next)));
     }
@@ -130,7 +137,17 @@ pub fn describe_decision(id: &str, decision: &str, calls: &[String]) -> String {
     format!("{id}: {done} {}", calls.join(", "))
 }
 
-/// Advises how to decide about the calls of a thread.
-pub fn decision_advice(id: &str) -> String {
-    format!("threadkeep approve {id}, or deny it, or answer it with a text")
+fn is_ended(status: &str) -> bool {
+    ["completed", "error", "cancelled", "killed", "continued"].contains(&status)
+}
+
+/// Advises how to decide about calls of a thread, of which so many wait.
+pub fn decision_advice(id: &str, calls: usize) -> String {
+    match calls {
+        0 | 1 => format!("threadkeep approve {id}, or deny it, or answer it with a text"),
+        _ => format!(
+            "threadkeep approve {id} CALL, or deny or answer it, for each call; or threadkeep \
+             approve {id} --all"
+        ),
+    }
 }

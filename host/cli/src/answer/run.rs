@@ -227,7 +227,7 @@ pub fn suspended_advice(
              or begin at an earlier version: threadkeep checkpoints {id}, then threadkeep fork \
              {id} --at VERSION"
         ),
-        (None, "approval_needed") => decision_advice(id),
+        (None, "approval_needed") => decision_advice(id, 1),
         (None, "handoff_loop") => format!(
             "look at what it does (threadkeep transcript {id}), then {resume} --message TEXT"
         ),
@@ -419,6 +419,10 @@ impl RunAnswer {
         }
         let cause = self.cause.as_ref()?;
         let code = advised_code(&cause.code, cause.failure.as_deref());
+        let calls = self.waits_for.calls().len();
+        if code == "approval_needed" && calls > 1 {
+            return Some(decision_advice(&self.thread_id, calls));
+        }
         suspended_advice(&self.thread_id, code, self.bound, &self.payer, self.wait)
     }
 }

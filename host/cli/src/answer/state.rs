@@ -28,6 +28,7 @@ impl CommandAnswer for StateAnswer {
 
     fn print(&self, screen: &mut OutputScreen) {
         // A value of JSON is always written.
-        screen.print_line(&serde_json::to_string_pretty(&self.state).unwrap_or_default());
+        let state = serde_json::to_string_pretty(&self.state).unwrap_or_default();
+        screen.print_text(&format!("{state}\n"));
     }
 }

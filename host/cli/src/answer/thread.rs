@@ -490,6 +490,28 @@ fn chain_gist(body: &Value) -> Option<String> {
     })
 }
 
+/// Returns the gist of an event of a call that waited for a person: the call, and the decision with
+/// its note, or the tool's reason.
+fn decision_gist(body: &Value) -> Option<String> {
+    let text = |name: &str| body.get(name).and_then(Value::as_str);
+    let (version, index) = (body.get("version")?, body.get("index")?);
+    let call = format!("call_{version}_{index}");
+    let words = match (text("decision"), text("type")) {
+        (Some("approve"), _) => "approved",
+        (Some("deny"), _) => "denied",
+        (Some("answer"), _) => "answered",
+        (None, Some("consent_asked")) => "asks",
+        _ => return None,
+    };
+    let more = text("note")
+        .or_else(|| text("text"))
+        .filter(|more| !more.is_empty());
+    Some(match more {
+        Some(more) => format!("{call} {words}: {more}"),
+        None => format!("{call} {words}"),
+    })
+}
+
 /// Returns the gist of an event, on one line.
 pub(super) fn summarize_body(body: &Value) -> String {
     let text = ["text", "name", "title", "message", "model", "by", "code"]
@@ -498,6 +520,8 @@ pub(super) fn summarize_body(body: &Value) -> String {
     let content = body.pointer("/content/0/text").and_then(Value::as_str);
     let cause = body.pointer("/cause/message").and_then(Value::as_str);
     let told = charge_gist(body).or_else(|| chain_gist(body));
+    let decided = decision_gist(body);
+    let text = decided.as_deref().or(text);
     let whole = text.or(content).or(cause).or(told.as_deref());
     let whole = whole.unwrap_or_default();
     let mut shown: String = whole.chars().take(EVENT_CHARS_MAX).collect();

@@ -5,6 +5,7 @@
 //! Each key has an effect, or is refused by name where it could have only one value. A missing or
 //! null key has its default; `description` says something to people and is passed over.
 
+use super::copies::COPIES_DIR;
 use super::trigger::{SaveTrigger, TriggerSet};
 use crate::library::{LibraryError, TenantLibrary};
 use serde_json::Value;
@@ -150,7 +151,11 @@ impl CheckpointSettings {
             }
         }
         let copies_max = file.count(COPIES_MAX, 1, COPIES_LIMIT)?;
-        let newest = file.count(CLEANUP_NEWEST, 0, COPIES_LIMIT)?;
+        let mut newest = file.count(CLEANUP_NEWEST, 0, COPIES_LIMIT)?;
+        if !file.names(CLEANUP_NEWEST) {
+            // A default gives way to what the file says.
+            newest = newest.min(copies_max);
+        }
         if newest > copies_max {
             let problem = format!(
                 "is more than the {copies_max} that {} allows",
@@ -205,6 +210,12 @@ impl SettingsDocument<'_> {
             Some(value) if !value.is_null() => value.clone(),
             _ => default_value(path),
         }
+    }
+
+    /// Returns true if the document has a value of its own for a key.
+    fn names(&self, key: PersistenceKey) -> bool {
+        let found = self.0.pointer(&format!("/{}", key.path.replace('.', "/")));
+        found.is_some_and(|value| !value.is_null())
     }
 
     fn flag(&self, key: PersistenceKey) -> Result<bool, LibraryError> {
@@ -313,7 +324,10 @@ impl SettingsDocument<'_> {
             name.bytes().all(plain)
                 && name.ends_with(".d")
                 && !name.starts_with('.')
-                && !matches!(*name, "checkpoints.d" | "blobs.d" | "locks.d")
+                // On some file systems letters are the same in both cases.
+                && ![COPIES_DIR, "blobs.d", "locks.d"]
+                    .iter()
+                    .any(|own| own.eq_ignore_ascii_case(name))
         };
         name.filter(is_good).map(str::to_owned).ok_or_else(|| {
             let problem = "must be a directory of the thread's own whose name ends with .d, as \

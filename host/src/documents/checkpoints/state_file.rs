@@ -1,6 +1,8 @@
 //! Reads a `state.json` that a thread is to be made from: of version 1.1.0 as it is written here,
 //! or of 1.0.0, the form of seed 002. Every field is checked: the file may come from anywhere.
 
+mod rights;
+
 use super::copies::CopyName;
 use super::imported_messages::{EventList, MessageImport, list_images};
 use super::merge_patch::apply_merge_patch;
@@ -18,7 +20,7 @@ use std::path::Path;
 const NOTE_NAME: &str = "imported_state";
 
 /// Fields that are kept as a note.
-const NOTED_FIELDS: [&str; 14] = [
+const NOTED_FIELDS: [&str; 15] = [
     "thread_id",
     "directive",
     "version",
@@ -31,6 +33,7 @@ const NOTED_FIELDS: [&str; 14] = [
     "cost",
     "limits",
     "required_caps",
+    "approvals",
     "history_version",
     "model",
 ];
@@ -199,40 +202,13 @@ impl StateFile {
 
     /// Its capabilities.
     pub fn capabilities(&self) -> Vec<String> {
-        let list = self.fields.get("required_caps").and_then(Value::as_array);
+        self.texts("required_caps")
+    }
+
+    fn texts(&self, name: &str) -> Vec<String> {
+        let list = self.fields.get(name).and_then(Value::as_array);
         let texts = list.into_iter().flatten().filter_map(Value::as_str);
         texts.map(str::to_owned).collect()
-    }
-
-    /// A cap that counts something, such as `turns`.
-    pub fn cap(&self, name: &str) -> Option<u64> {
-        self.limit(name).and_then(Value::as_u64)
-    }
-
-    /// The decimal text of a cap: `spend` in US dollars, `duration_seconds`.
-    pub fn decimal_cap(&self, name: &str) -> Option<String> {
-        let number = self.limit(name).filter(|cap| cap.is_number())?;
-        let text = number.to_string();
-        let is_decimal = text
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || byte == b'.');
-        if is_decimal
-            && text
-                .rsplit('.')
-                .next()
-                .is_some_and(|places| places.len() <= 9)
-        {
-            return Some(text);
-        }
-        // A binary number, as other programs write them: amounts have nine decimals at most.
-        let text = format!("{:.9}", number.as_f64()?);
-        Some(text.trim_end_matches('0').trim_end_matches('.').to_owned())
-    }
-
-    fn limit(&self, name: &str) -> Option<&Value> {
-        self.fields
-            .get("limits")
-            .and_then(|limits| limits.get(name))
     }
 
     fn text(&self, name: &str) -> Option<&str> {
@@ -372,7 +348,7 @@ fn check_version(fields: &Map<String, Value>) -> Result<(), StateFileError> {
 /// Checks the kinds of optional fields that are read or kept.
 fn check_kinds(fields: &Map<String, Value>) -> Result<(), StateFileError> {
     type IsGood = fn(&Value) -> bool;
-    let kinds: [(&str, &str, IsGood); 9] = [
+    let kinds: [(&str, &str, IsGood); 12] = [
         ("inputs", "an object", Value::is_object),
         ("state", "an object whose scopes are objects", is_state),
         ("cost", "an object", Value::is_object),
@@ -380,7 +356,10 @@ fn check_kinds(fields: &Map<String, Value>) -> Result<(), StateFileError> {
         ("suspend_metadata", "an object", Value::is_object),
         ("partial_cognition", "an object", Value::is_object),
         ("status", "a text", Value::is_string),
+        ("messages_hash", "a text", Value::is_string),
+        ("suspend_reason", "a text", Value::is_string),
         ("required_caps", "a list of texts", is_text_list),
+        ("approvals", "a list of texts", is_text_list),
         ("turn_number", "a whole number", Value::is_u64),
     ];
     for (name, kind, is_good) in kinds {
@@ -389,17 +368,7 @@ fn check_kinds(fields: &Map<String, Value>) -> Result<(), StateFileError> {
             return Err(wrong(name, format!("must be {kind}")));
         }
     }
-    let limits = fields.get("limits").and_then(Value::as_object);
-    for (name, cap) in limits.into_iter().flatten() {
-        let is_good = cap.is_null() || cap.as_f64().is_some_and(|cap| cap >= 0.0);
-        if !is_good {
-            return Err(wrong(
-                format!("limits.{name}"),
-                "must be a number, zero or more, or null",
-            ));
-        }
-    }
-    Ok(())
+    rights::check_caps(fields)
 }
 
 fn is_state(value: &Value) -> bool {

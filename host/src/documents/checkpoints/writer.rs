@@ -76,7 +76,7 @@ impl CheckpointWriter {
                 }
                 self.pending.lock().next_save(thread, Instant::now())
             }
-            // Nothing is saved: it is said where a run stops.
+            // The settings are not valid, so nothing is saved. The save at the stop reports it.
             (Err(_), SaveOccasion::Step(_)) => return,
             (_, SaveOccasion::Stop) => Instant::now(),
         };
@@ -154,7 +154,7 @@ impl CheckpointTask<'_> {
             Ok(saved) => return saved.copies_problem.map_or(Ok(()), Err),
             Err(error) => error,
         };
-        // A thread that cannot be read is ended by nobody.
+        // A thread that cannot be read cannot be ended by an error.
         let Ok(thread) = self.documents.tenant().get(self.thread).await else {
             return Err(error);
         };

@@ -59,6 +59,11 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns true for a name that a document of a library can have.
+pub fn is_document_name(name: &str) -> bool {
+    check_name(name).is_ok()
+}
+
 /// Makes an invalid name fit for an error: short, and without characters that control a terminal.
 pub(super) fn printable_name(name: &str) -> String {
     let obeyed = |c: char| {

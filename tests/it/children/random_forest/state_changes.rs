@@ -5,6 +5,7 @@ use crate::states::{change, operation, patch, set};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use threadkeep::blobs::{BlobName, BlobWrite, list_unreferenced_blobs, write_blob};
+use threadkeep::clock::HostClock;
 use threadkeep::storage::RecordKey;
 use threadkeep::tools::RESULT_BYTES_MAX;
 use threadkeep_component::service::history::ChangeTexts;
@@ -107,7 +108,8 @@ impl RandomForest {
         let store = &*self.world.store;
         let version = store.get(&[record]).unwrap()[0].version;
         let bytes = (whole.as_bytes(), "text/plain");
-        let written = write_blob(store, (&chain, version), bytes).unwrap();
+        let now = self.world.clock.now();
+        let written = write_blob(store, (&chain, version), bytes, now).unwrap();
         let BlobWrite::Stored(BlobName { hash, media, size }) = written else {
             panic!("nobody else writes");
         };

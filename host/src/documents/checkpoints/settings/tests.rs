@@ -126,7 +126,7 @@ fn wrong_keys_and_values_are_refused_by_their_path() {
             [COPIES_MAX.path, "from 1 to 1000"],
         ),
         (
-            document(COPIES_MAX.path, json!(2)),
+            json!({"retention": {"max_checkpoints": 2, "cleanup": {"keep_last_n": 3}}}),
             [CLEANUP_NEWEST.path, "more than the 2"],
         ),
         (
@@ -210,4 +210,23 @@ fn reasons_are_needed_where_ordinary_triggers_differ() {
     assert!(needs("checkpoint.triggers.pre_turn.enabled", json!(false)));
     assert!(needs("checkpoint.triggers.post_tools.priority", json!(10)));
     assert!(!needs("checkpoint.triggers.on_suspend.priority", json!(1)));
+}
+
+/// Symptom: `max_checkpoints: 2` alone was refused because of a `keep_last_n: 3` that nobody had
+/// written; an archive in `CHECKPOINTS.d`, which is the copies' own directory where case does not
+/// count, was accepted. Kind: a default gives way to what a file says; names are compared as file
+/// systems do.
+#[test]
+fn a_default_gives_way_and_own_directories_are_kept() {
+    let few = parse(&document("retention.max_checkpoints", 2.into())).unwrap();
+    assert_eq!(few.copies_max, 2);
+    assert_eq!(few.cleanup.unwrap().newest, 2);
+    for name in ["CHECKPOINTS.d", "checkpoints.d", "Blobs.d"] {
+        let path = format!(".ai/threads/{{thread_id}}/{name}/");
+        let refused = parse(&document(
+            "retention.on_completion.archive_path",
+            path.into(),
+        ));
+        assert!(refused.is_err(), "{name}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Files become histories, or are refused by name.
 
 use super::*;
+use std::time::Duration;
 
 fn document() -> Value {
     json!({
@@ -24,15 +25,9 @@ fn document() -> Value {
 #[test]
 fn history_has_the_messages_with_ids_of_its_own() {
     let file = StateFile::parse(document()).unwrap();
-    let caps = (
-        file.cap("turns"),
-        file.decimal_cap("spend"),
-        file.decimal_cap("duration_seconds"),
-    );
-    assert_eq!(
-        caps,
-        (Some(3), Some("0.045".to_owned()), Some("1.5".to_owned()))
-    );
+    let caps = (file.cap("turns"), file.spend_cap(), file.duration_cap());
+    let time = Duration::from_millis(1_500);
+    assert_eq!(caps, (Some(3), Some("0.045".to_owned()), Some(time)));
     let kinds = |has_prompt| {
         let history = file.to_history(has_prompt, &[]).unwrap();
         let events = history.batches.concat();
@@ -129,6 +124,81 @@ fn what_is_no_checkpoint_is_refused_by_name() {
         "were edited",
     );
     check(&|d| *d = json!([]), "no JSON object");
+}
+
+/// Symptom: a cap of 1.5, 5.0, 2^40 or 2^64 turns or tokens, or of 1e300 seconds, was dropped
+/// without a word, and the thread got a default, maybe a larger one; so was a cap with a slip in
+/// its name. Cause: a number that did not convert was taken for none. Fix: a whole number is taken
+/// however it is written, and any other cap is refused by its field. Kind: a bound that cannot be
+/// kept is not dropped.
+#[test]
+fn caps_are_kept_or_refused_by_name() {
+    let parse = |limits: &str| {
+        let mut changed = document();
+        changed["limits"] = serde_json::from_str(limits).unwrap();
+        StateFile::parse(changed)
+    };
+    for limits in [
+        r#"{"turns": 5}"#,
+        r#"{"turns": 5.0}"#,
+        r#"{"turns": 5e0}"#,
+        r#"{"turns": 0.5e1, "tokens": null, "other": null}"#,
+    ] {
+        assert_eq!(parse(limits).unwrap().cap("turns"), Some(5), "{limits}");
+    }
+    let large = parse(r#"{"tokens": 18446744073709551615, "spawns": 4294967295}"#).unwrap();
+    assert_eq!(large.cap("tokens"), Some(u64::MAX));
+    assert_eq!(large.cap("spawns"), Some(u64::from(u32::MAX)));
+    for (limits, field) in [
+        (r#"{"turns": 1.5}"#, "limits.turns"),
+        (r#"{"turns": 1099511627776}"#, "limits.turns"),
+        (r#"{"depth": 4294967296}"#, "limits.depth"),
+        (r#"{"spawns": 1e300}"#, "limits.spawns"),
+        (r#"{"tokens": 18446744073709551616}"#, "limits.tokens"),
+        (r#"{"tokens": "5"}"#, "limits.tokens"),
+        (r#"{"duration_seconds": 1e300}"#, "limits.duration_seconds"),
+        (r#"{"duration_seconds": 1e17}"#, "limits.duration_seconds"),
+        (r#"{"spend": -0.5}"#, "limits.spend"),
+        (r#"{"turn": 3}"#, "limits.turn is no cap"),
+    ] {
+        let error = parse(limits).expect_err(limits).to_string();
+        assert!(error.starts_with(field), "{limits}: {error}");
+    }
+}
+
+/// Symptom: a thread made from the file of one that waited for consent ran that tool unasked.
+/// Cause: the file had no field for the patterns of calls that need consent. Fix: they are in the
+/// file, and of a file without them the calls that waited name their tools. Kind: an import takes
+/// over each bound of a thread, not only its capabilities.
+#[test]
+fn approvals_are_those_of_the_file_and_of_calls_that_waited() {
+    let mut waiting = document();
+    let content = &mut waiting["messages"][2]["content"];
+    for (id, name) in [
+        ("call_3_2", "send_mail"),
+        ("call_3_3", "send_mail"),
+        ("call_3_4", "a b"),
+    ] {
+        let call = json!({"type": "tool_use", "id": id, "name": name, "arguments": "{}"});
+        content.as_array_mut().unwrap().push(call);
+    }
+    let approvals = |document: &Value| StateFile::parse(document.clone()).unwrap().approvals();
+    assert_eq!(approvals(&waiting), [""; 0], "it did not wait for consent");
+    waiting["suspend_reason"] = json!("approval");
+    assert_eq!(approvals(&waiting), ["execute.tool.send_mail"]);
+    waiting["approvals"] = json!(["execute.tool.read_*", "execute.tool.send_mail"]);
+    assert_eq!(
+        approvals(&waiting),
+        ["execute.tool.read_*", "execute.tool.send_mail"]
+    );
+    waiting["approvals"] = json!("execute.tool.read_*");
+    let error = StateFile::parse(waiting)
+        .expect_err("it is no list")
+        .to_string();
+    assert!(
+        error.starts_with("approvals must be a list of texts"),
+        "{error}"
+    );
 }
 
 #[test]
