@@ -83,6 +83,11 @@ fn write_snapshot_if_due(
     if !listing.snapshots.is_empty() && since < most.max(publisher.protocol.layout.snapshot_bytes) {
         return Ok(());
     }
+    if publisher.protocol.durable {
+        // A segment that the snapshot names may be of a packer that was killed before it synced.
+        let synced = directory.sync();
+        synced.map_err(|error| StoreFault::io("the directory of the store", error))?;
+    }
     let number = view.tip.number;
     let content = write_snapshot(view);
     publisher.publish(directory, &snapshot_name(number), number, &content)?;

@@ -300,18 +300,18 @@ fn a_commit_0_that_is_made_again_is_no_store() {
 #[test]
 fn every_planted_fault_is_found() {
     let faults = [
-        (PlantedFault::CommitWithoutBaseCheck, 2),
-        (PlantedFault::ReadWithoutBaseCheck, 0),
-        (PlantedFault::ChecksNewestRead, 0),
-        (PlantedFault::BaseByNameAlone, 0),
+        (PlantedFault::CommitWithoutBaseCheck, 43),
+        (PlantedFault::ReadWithoutBaseCheck, 736),
+        (PlantedFault::ChecksNewestRead, 7_342),
+        (PlantedFault::BaseByNameAlone, 19_331),
         (PlantedFault::DeletesHighestFirst, 11),
         (PlantedFault::DeletesNewestEnd, 0),
         (PlantedFault::RepeatsWithoutConditions, 0),
-        (PlantedFault::BelievesBeforeSync, 0),
+        (PlantedFault::BelievesBeforeSync, 1_265),
         (PlantedFault::BelievesOldListing, 26_078),
         (PlantedFault::TakesGoneBaseForCommitted, 0),
-        (PlantedFault::TakesGoneBaseForLost, 0),
-        (PlantedFault::AcknowledgesBeforeSync, 0),
+        (PlantedFault::TakesGoneBaseForLost, 57),
+        (PlantedFault::AcknowledgesBeforeSync, 2),
         (PlantedFault::PublishesBeforeSync, 0),
     ];
     let mut missed = Vec::new();
