@@ -5,11 +5,13 @@ use crate::approvals::commands::asking_project;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// A project without the directive of the other one, whose model calls `read_file` at once.
+/// A project without the directive of the other one, whose model calls `read_file` in the reply
+/// after the one that was imported.
 fn other_project() -> CliProject {
     let project = asking_project();
     std::fs::remove_file(project.path().join(".ai/directives/look.md")).unwrap();
     let chat = r#"[
+      {"text": "This reply was imported."},
       {"calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}]},
       {"text": "It reminds of milk."}
     ]"#;
@@ -77,11 +79,13 @@ fn policy_asks_about_calls_of_an_imported_thread() {
     state["status"] = json!("idle");
     state["suspend_reason"] = Value::Null;
     let project = other_project();
-    project.write("policy.yaml", "approvals: [execute.tool.read_file]\n");
+    let outside = tempfile::tempdir().unwrap();
+    let policy = outside.path().join("policy.yaml");
+    std::fs::write(&policy, "approvals: [read_file]\n").unwrap();
     let made = import(&project, &state, "i");
     assert_eq!(made["exit"], 0, "{made}");
-    let policy = project.path().join("policy.yaml").display().to_string();
-    let more = project.json(&["resume", "i", "Go on.", "--policy", &policy]);
+    let policy = policy.to_str().unwrap();
+    let more = project.json(&["resume", "i", "Go on.", "--policy", policy]);
     assert_eq!(more["cause"]["code"], "approval_needed", "{more}");
 }
 

@@ -20,6 +20,7 @@ use threadkeep::engine::Engine;
 use threadkeep::error::CallError;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::tenant::Tenant;
+use threadkeep::wit::history::{ChangeSet, Expected};
 use threadkeep::wit::registry::{Draft, Filter};
 use threadkeep::wit::runner::{Outcome, Proof, Raised, Sighting, SignalKind, Step};
 use threadkeep::wit::{self, ledger, llm};
@@ -298,7 +299,14 @@ impl EngineTenant {
                 let found = self.tenant.get(thread).await;
                 let version = self.note("get", found).map_or(0, |found| found.version);
                 let events = kinds.iter().map(|kind| event(*kind)).collect();
-                let appended = self.tenant.append(thread, token, version, events).await;
+                let change = ChangeSet {
+                    // The tenant would make a name at random, which the entry's digest covers.
+                    request: token.is_none().then(|| format!("append {version}")),
+                    ..ChangeSet::of_events(events)
+                };
+                let expected = Expected::Exact(version);
+                let tenant = &self.tenant;
+                let appended = tenant.append_change(thread, token, expected, change).await;
                 self.note("append", appended);
             }
             external_loop::LoopRequest::Close(kind) => {

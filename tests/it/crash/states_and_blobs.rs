@@ -74,6 +74,8 @@ async fn append(tenant: &Tenant) -> Result<(), CallError> {
     let add = json!({"scope": "thread", "op": "add", "path": "/sum", "value": 1});
     let change = history::ChangeSet {
         operations: vec![add.to_string()],
+        // So that the process after a death can send it again.
+        request: Some("sum".to_owned()),
         ..history::ChangeSet::of_events(Vec::new())
     };
     let expected = history::Expected::Exact(0);

@@ -1,13 +1,19 @@
 //! The cost of a change of the state, which does not grow with the thread.
 
 use super::{StateWorld, change, operation, set};
+use crate::component::fixture::tenant;
 use crate::runner::fixture::RunnerFixture;
+use cap_std::fs::Dir;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
+use tempfile::TempDir;
+use threadkeep::documents::ThreadDocuments;
+use threadkeep::storage::StorageBackend;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_tests::counting_store::{CallCountingStore, StorageCalls};
 use threadkeep_tests::fixture::MapLibrary;
+use tokio::runtime::Runtime;
 
 fn counted_world() -> (StateWorld, Arc<CallCountingStore>) {
     let store = CallCountingStore::over(Arc::new(MemoryStore::new()));
@@ -29,10 +35,37 @@ fn read_counts(calls: &StorageCalls) -> [usize; 6] {
     [*gets, keys.len(), *reads, *entries, *scans, *commits]
 }
 
+/// The documents of a thread, which are kept beside it while it grows.
+struct KeptDocuments {
+    documents: ThreadDocuments,
+    runtime: Runtime,
+    _directory: TempDir,
+}
+
+impl KeptDocuments {
+    fn of(store: Arc<dyn StorageBackend>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let threads = Dir::open_ambient_dir(directory.path(), cap_std::ambient_authority());
+        Self {
+            documents: ThreadDocuments::new(tenant(store), threads.unwrap()),
+            runtime: Runtime::new().unwrap(),
+            _directory: directory,
+        }
+    }
+
+    fn refresh(&self, thread: &str) {
+        let refreshed = self.runtime.block_on(self.documents.refresh(thread));
+        refreshed.unwrap();
+    }
+}
+
+/// An append reads as much of an old thread as of a young one, and its documents are extended by
+/// what is new.
 #[test]
 fn an_append_reads_as_much_at_turn_10000_as_at_turn_10() {
     let (host, store) = counted_world();
     let service = &host.world.service;
+    let documents = KeptDocuments::of(store.clone());
     let add = change(&[], &[operation("thread", "add", "/n", json!(1))]);
     let turn = [
         json!({"type": "message", "role": "user", "content": "q"}).to_string(),
@@ -47,22 +80,30 @@ fn an_append_reads_as_much_at_turn_10000_as_at_turn_10() {
         if n > 10 && n % 50 != 0 {
             continue;
         }
+        documents.refresh(&host.thread);
         store.take_calls();
         let begun = Instant::now();
         service
             .append_change(&host.thread, None, None, &add)
             .unwrap();
         let took = begun.elapsed();
+        let appended = read_counts(&store.take_calls());
+        documents.refresh(&host.thread);
+        let with_documents = begun.elapsed();
         added += 1;
         if [10, 10_000].contains(&n) {
-            measured.push((read_counts(&store.take_calls()), took));
+            let refreshed = read_counts(&store.take_calls());
+            measured.push(((appended, refreshed), (took, with_documents)));
         }
     }
     let [(few, early), (many, late)] = measured[..] else {
         panic!("{measured:?}");
     };
     assert_eq!(few, many, "gets, records, reads, entries, scans, commits");
-    println!("an append of one operation: {early:?} at turn 10, {late:?} at turn 10,000");
+    println!(
+        "an append of one operation, without and with documents: {early:?} at turn 10, {late:?} at \
+         turn 10,000"
+    );
     assert_eq!(host.state(None)["thread"], json!({"n": added}));
 }
 

@@ -226,11 +226,10 @@ pub fn resolve_settings(
                        in the directive";
         return Err(Error::invalid("model", &model.name, problem));
     }
-    let capabilities = match directive {
+    let asked = match directive {
         Some(directive) => directive.capabilities.clone(),
         None => overrides.capabilities.clone(),
     };
-    let asked = capabilities;
     let within = overrides.within.as_ref();
     let capabilities = match within {
         Some(within) => intersect_capabilities(&asked, &within.capabilities),

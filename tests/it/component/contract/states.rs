@@ -91,11 +91,14 @@ async fn patches_of_one_round_that_cross_are_told_to_both_calls() {
 }
 
 /// A writer that saw an earlier version is refused by an exact version, and met by `any`; the same
-/// change again is done already.
+/// request again is done already.
 #[tokio::test]
 async fn a_stale_writer_is_refused_and_writes_nothing() {
     let world = ContractTenant::new().await;
-    let first = change(&[set("thread", "a", json!(1))], &[]);
+    let first = ChangeSet {
+        request: Some("first".to_owned()),
+        ..change(&[set("thread", "a", json!(1))], &[])
+    };
     let exact = Expected::Exact;
     let written = world.change(exact(0), first.clone()).await.unwrap();
     assert_eq!(written.version, 1);
@@ -129,6 +132,7 @@ async fn a_snapshot_with_patches_is_applied_once_and_in_order() {
     let world = ContractTenant::new().await;
     let all = ChangeSet {
         snapshot: Some(json!({"thread": {"n": 40}}).to_string()),
+        request: Some("once".to_owned()),
         ..change(&[set("thread", "list", json!([1]))], &[add("n", 2)])
     };
     world.change(Expected::Exact(0), all.clone()).await.unwrap();
