@@ -260,11 +260,11 @@ fn the_same_append_of_another_caller_is_no_repetition() {
     assert_eq!(append(1, Some("a")), Ok(2));
     assert_eq!(append(1, Some("a")), Ok(2), "the same request");
     for other in [Some("b"), Some("A"), None] {
-        assert_eq!(append(1, other), Err("conflict".into()), "{other:?}");
+        assert_eq!(append(1, other), Err("conflict"), "{other:?}");
     }
     assert_eq!(append(2, None), Ok(3));
     for other in [None, Some("a")] {
-        assert_eq!(append(2, other), Err("conflict".into()), "{other:?}");
+        assert_eq!(append(2, other), Err("conflict"), "{other:?}");
     }
     assert_eq!(
         append(3, Some("a")),
@@ -272,7 +272,7 @@ fn the_same_append_of_another_caller_is_no_repetition() {
         "at another version it is another append"
     );
     for wrong in ["", "a\n", &"r".repeat(129)] {
-        assert_eq!(append(4, Some(wrong)), Err("invalid".into()), "{wrong:?}");
+        assert_eq!(append(4, Some(wrong)), Err("invalid"), "{wrong:?}");
     }
     assert_eq!(host.state(None)["thread"], json!({"n": 3}));
     host.world.audit();
