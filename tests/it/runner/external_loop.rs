@@ -4,6 +4,7 @@ use super::fixture::{RunnerFixture, usage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use threadkeep::clock::HostClock;
+use threadkeep_component::service::history::ChangeTexts;
 use threadkeep_component::service::ledger::UnresolvedEstimate;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::CallBill;
@@ -118,7 +119,14 @@ fn append(world: &mut RunnerFixture, thread: &str, held: bool, kinds: &[u8], aga
     let texts = events(world, thread, kinds);
     let before = world.service.load(thread).unwrap();
     let expected = before.head.value.version;
-    let written = world.service.append(thread, token, Some(expected), &texts);
+    // By a token or a request an append is known to be a repetition.
+    let change = ChangeTexts {
+        events: texts,
+        request: token.is_none().then(|| format!("append {expected}")),
+        ..ChangeTexts::default()
+    };
+    let service = &world.service;
+    let written = service.append_change(thread, token, Some(expected), &change);
     let after = world.service.load(thread).unwrap();
     let Ok(written) = written else {
         assert_eq!(after, before, "a refused append wrote");
@@ -128,7 +136,7 @@ fn append(world: &mut RunnerFixture, thread: &str, held: bool, kinds: &[u8], aga
     if again && written.version > expected {
         let repeated = world
             .service
-            .append(thread, token, Some(expected), &texts)
+            .append_change(thread, token, Some(expected), &change)
             .unwrap();
         assert_eq!(repeated, written);
         assert_eq!(
