@@ -4,7 +4,7 @@ use super::session::{CommandProject, CommandSession};
 use super::{chain, fault, view};
 use threadkeep::wit;
 use threadkeep::wit::registry::{Filter, RowPage};
-use threadkeep_cli::answer::ListAnswer;
+use threadkeep_cli::answer::{ListAnswer, has_ended};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
@@ -42,7 +42,7 @@ async fn add_later_links(
 ) -> Result<(), CommandFault> {
     for child in std::mem::take(&mut page.threads) {
         // Only a thread that has ended can have been continued.
-        if view::has_ended(&child.status) {
+        if has_ended(&child.status) {
             let links = Filter::Chain(child.id.clone());
             let links = opened.tenant().list(links, args::LIST_MAX, None).await;
             let links = links.map_err(|error| fault::from_call(&error))?;

@@ -8,7 +8,7 @@ use threadkeep::driver::ThreadCosts;
 use threadkeep::wit;
 use threadkeep_cli::answer::{
     AccountFigures, AccountView, EventView, ForkView, LimitsView, RunView, StateView, StatusCause,
-    ThreadCost, ThreadNeeds, ThreadRow, ThreadView, UnreadableRow,
+    ThreadCost, ThreadNeeds, ThreadRow, ThreadView, UnreadableRow, has_ended,
 };
 use threadkeep_cli::args::CapArgs;
 
@@ -38,14 +38,6 @@ pub fn parse_json(text: &str) -> Value {
         "" => Value::Null,
         text => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
     }
-}
-
-/// Statuses that are an outcome, too.
-const ENDED: [&str; 5] = ["completed", "error", "cancelled", "killed", "continued"];
-
-/// Returns true if a status is an outcome, too.
-pub fn has_ended(status: &str) -> bool {
-    ENDED.contains(&status)
 }
 
 /// Converts a row of `list`.

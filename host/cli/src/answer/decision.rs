@@ -109,7 +109,7 @@ impl CommandAnswer for DecisionAnswer {
             screen.note("the process that runs it goes on with it");
             return;
         }
-        if is_ended(&self.status) {
+        if has_ended(&self.status) {
             screen.note(&format!(
                 "the thread is {}, and goes no further",
                 self.status
@@ -137,7 +137,8 @@ pub fn describe_decision(id: &str, decision: &str, calls: &[String]) -> String {
     format!("{id}: {done} {}", calls.join(", "))
 }
 
-fn is_ended(status: &str) -> bool {
+/// Returns true if a status is an outcome, too.
+pub fn has_ended(status: &str) -> bool {
     ["completed", "error", "cancelled", "killed", "continued"].contains(&status)
 }
 

@@ -24,7 +24,7 @@ pub use budget::{
 pub use chain::ChainAnswer;
 pub use checkpoints::{CheckpointRow, CheckpointsAnswer, ForkAnswer, TranscriptAnswer};
 pub use copy_store::CopyAnswer;
-pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice, describe_decision};
+pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice, describe_decision, has_ended};
 pub use doctor::{
     DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
 };
