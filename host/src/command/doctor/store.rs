@@ -1,6 +1,6 @@
 //! The store and the lock files of a project.
 
-use super::{DoctorFindings, ExaminedProject, documents, new_tenant};
+use super::{DoctorFindings, ExaminedProject, documents, new_tenant, transfer};
 use crate::command::session::{CommandSession, has_store};
 use crate::command::temporary::TemporaryDirectory;
 use crate::command::{fault, store_copy};
@@ -40,6 +40,9 @@ pub async fn check_store(
     #[cfg(feature = "sqlite")]
     if kind == ProjectStore::Sqlite {
         section.add_with_origin("sqlite", rusqlite::version(), "this program");
+    }
+    if let Some(threads) = threads {
+        transfer::check_leftovers(threads, &mut section, findings);
     }
     // A run takes its lock there, even if it keeps its threads in memory.
     let writable = check_writable(project, &mut section, findings);
