@@ -24,7 +24,7 @@ pub use budget::{
 pub use chain::ChainAnswer;
 pub use checkpoints::{CheckpointRow, CheckpointsAnswer, ForkAnswer, TranscriptAnswer};
 pub use copy_store::CopyAnswer;
-pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice, describe_decision, has_ended};
+pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice, describe_decision};
 pub use doctor::{
     DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
 };
@@ -43,6 +43,7 @@ pub use thread::{
     ThreadRow, ThreadView, UnreadableRow, thread_or_unnamed,
 };
 pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
+pub use threadkeep_units::status::has_ended;
 
 use crate::exit::CommandExit;
 use crate::money;

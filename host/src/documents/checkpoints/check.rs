@@ -4,7 +4,7 @@
 //! of the save. An older one is compared in what the history says of its version: who the thread
 //! is, its state, and the messages, which also have the hash that stands in the file.
 
-use super::save::{STATE_BYTES_MAX, STATE_FILE, has_ended};
+use super::save::{STATE_BYTES_MAX, STATE_FILE};
 use super::state_file::StateFile;
 use crate::authority::AuthorityError;
 use crate::documents::files::DocumentDirectory;
@@ -13,6 +13,7 @@ use crate::wit;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use threadkeep_units::status::has_ended;
 
 /// Time after which no save of a stopped thread is under way any more: ten attempts, with the
 /// longest pauses between them, and the wait for another process.
@@ -85,7 +86,7 @@ impl ThreadDocuments {
         let seconds = u64::try_from(thread.updated.seconds).unwrap_or(0);
         let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         let ago = since.and_then(|since| self.now().duration_since(since).ok());
-        (thread.status == "suspended" || has_ended(thread))
+        (thread.status == "suspended" || has_ended(&thread.status))
             && ago.is_some_and(|ago| ago > SAVE_TIME_MAX)
     }
 }

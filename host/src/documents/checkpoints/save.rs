@@ -16,6 +16,7 @@ use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::SystemTime;
+use threadkeep_units::status::has_ended;
 
 /// The file of the newest checkpoint.
 pub const STATE_FILE: &str = "state.json";
@@ -56,7 +57,7 @@ impl ThreadDocuments {
             place,
             version,
             text,
-            has_ended: has_ended(&thread),
+            has_ended: has_ended(&thread.status),
             now: self.now(),
             settings: settings.clone(),
         };
@@ -75,7 +76,7 @@ impl ThreadDocuments {
     /// If the settings are not valid, or the checkpoint or its copy cannot be written.
     pub async fn save_stopped(&self, thread: &str) -> Result<(), DocumentError> {
         let found = self.tenant().get(thread).await?;
-        let stopped = found.status == "suspended" || has_ended(&found);
+        let stopped = found.status == "suspended" || has_ended(&found.status);
         if !stopped {
             return Ok(());
         }
@@ -149,11 +150,6 @@ impl ThreadDocuments {
             }
         }
     }
-}
-
-/// Returns true if the thread goes on no more: its successor, if it gets one, is another thread.
-pub(super) fn has_ended(thread: &wit::Thread) -> bool {
-    thread.outcome.is_some() || thread.status == "continued"
 }
 
 /// A checkpoint on its way to the disk. It blocks.
