@@ -1,6 +1,7 @@
 //! Rules that core, host and command line share, each written once: money, token prices, times as
 //! text, the characters that are escaped, the nearest of known names, the names of the built-in
-//! tools and the form of patterns of them, the statuses that are ends, and the keys of the settings of coordination.
+//! tools and the form of patterns of them, the statuses that are ends, and the keys of the settings
+//! of coordination.
 //!
 //! Nothing here knows a thread, a record or a store, and nothing here does I/O.
 

@@ -53,7 +53,10 @@ pub async fn import(
         tried: &tried,
         batches: &history.batches,
     };
-    let (thread, parts) = match imported.find_begun(&opened, draft.id.as_deref(), screen).await? {
+    let (thread, parts) = match imported
+        .find_begun(&opened, draft.id.as_deref(), screen)
+        .await?
+    {
         BegunImport::None => (run::create_thread(&opened, draft).await?, Some(0)),
         BegunImport::Parts(thread, parts) => (thread, Some(parts)),
         BegunImport::Whole(thread) => (thread, None),

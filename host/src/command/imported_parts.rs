@@ -1,8 +1,9 @@
-//! How far an earlier process came with the same import: one that was killed is sent again and goes
-//! on with the same thread, and one that was done is known as done.
+//! The parts of an import that an earlier process has made: one that was killed is sent again and
+//! goes on with the same thread, and one that was done is known as done.
 //!
 //! The rehearsal has the whole history in memory. The thread is of this import if its directive and
-//! bounds are those of the rehearsal and its events are the first of the same, to the end of a part.
+//! bounds are those of the rehearsal, and its events are the first of the same, to the end of a
+//! part.
 
 use super::session::CommandProject;
 use super::{fault, run};
@@ -82,7 +83,10 @@ impl ImportedParts<'_> {
         let (thread, _) = run::recover_from_dead_holder(opened, thread, screen).await?;
         let wanted = read_events(self.rehearsal, self.tried).await?;
         let found = read_events(opened, &thread.id).await?;
-        let same = wanted.iter().zip(&found).take_while(|(one, two)| one == two);
+        let same = wanted
+            .iter()
+            .zip(&found)
+            .take_while(|(one, two)| one == two);
         let same = same.count();
         let incomplete = is_incomplete(&thread);
         if !incomplete && same == wanted.len() {
@@ -93,7 +97,9 @@ impl ImportedParts<'_> {
             events += batch.len();
             events
         });
-        let parts = std::iter::once(0).chain(lengths).position(|sum| sum == found.len());
+        let parts = std::iter::once(0)
+            .chain(lengths)
+            .position(|sum| sum == found.len());
         match parts.filter(|_| incomplete && same == found.len()) {
             Some(parts) => Ok(BegunImport::Parts(thread.id, parts)),
             None if incomplete => {
@@ -156,7 +162,11 @@ fn imported_event(event: Event) -> Option<ImportedEvent> {
         let names_places = event.kind.starts_with("tool_");
         ImportedEvent {
             kind: event.kind,
-            body: if names_places { String::new() } else { event.body },
+            body: if names_places {
+                String::new()
+            } else {
+                event.body
+            },
         }
     })
 }

@@ -1,5 +1,5 @@
-//! A run that the component's own loop performs (`runner.run`), over this driver's models and tools:
-//! for a host that wants one call that returns where it got to.
+//! A run that the component's own loop performs (`runner.run`), over this driver's models and
+//! tools: for a host that wants one call that returns where it got to.
 //!
 //! Its calls pass through a permit as those of [`Driver::run`] do, so policy and ceilings hold. The
 //! loop performs one step after the other and takes a cancel with its next commit; nothing is
@@ -33,14 +33,14 @@ pub struct InnerRun {
 }
 
 /// The answer of one call: how far the run came.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct InnerRunReport {
     /// The thread that is the tip of the chain now.
     pub thread: String,
     /// Its status.
     pub status: String,
-    /// What the run goes on for, if it is not finished: `steps`, `time`, `holder` or `person`.
+    /// The reason to call again, if the run is not finished: `steps`, `time`, `holder` or `person`.
     pub more_for: Option<String>,
     /// When to call again, if that is known.
     pub until: Option<wit::Instant>,
@@ -106,8 +106,8 @@ impl InnerRun {
         &self.lease.holder
     }
 
-    /// Performs at most `steps` steps (1 to 1,000) of a thread and all that it spawns. Call it again
-    /// after [`InnerRunReport::more_for`] or an error, with an input only if that has an `id`.
+    /// Performs at most `steps` steps (1 to 1,000) of a thread and all that it spawns. Call it
+    /// again after [`InnerRunReport::more_for`] or an error, with an input only if that has an `id`.
     /// Dropping the future drops the model or tool call under way.
     ///
     /// # Errors
@@ -125,10 +125,15 @@ impl InnerRun {
             changed: Mutex::new(BTreeSet::from([thread.to_owned()])),
         };
         let holder = (self.holder(), self.holder());
-        let called = self.driver.tenant.run_inside(thread, input, holder, steps, &calls);
+        let called = self
+            .driver
+            .tenant
+            .run_inside(thread, input, holder, steps, &calls);
         let called = called.await;
         let mut changed = calls.changed.into_inner();
-        let report = called.map_err(DriveError::Call).and_then(InnerRunReport::parse);
+        let report = called
+            .map_err(DriveError::Call)
+            .and_then(InnerRunReport::parse);
         changed.extend(report.as_ref().ok().map(|report| report.thread.clone()));
         for thread in &changed {
             self.driver.notify_change(thread);
@@ -177,7 +182,9 @@ impl PermittedCalls<'_> {
         }
         let found = driver.models.provider(&request.model);
         let (provider, name) = found.map_err(|failure| convert::failure_to_wit(&failure))?;
-        conversation.complete_request(&driver.tenant, name, request).await;
+        conversation
+            .complete_request(&driver.tenant, name, request)
+            .await;
         let partial = Mutex::new(String::new());
         let on_delta = |delta| {
             if let Some(event) = delta_event(delta, &partial) {
@@ -186,7 +193,10 @@ impl PermittedCalls<'_> {
         };
         let longest = self.longest_call(&request.model).await;
         let request = &conversation.request;
-        let called = self.run.permit.complete(&*provider, request, &on_delta, longest);
+        let called = self
+            .run
+            .permit
+            .complete(&*provider, request, &on_delta, longest);
         match called.await {
             Ok(completion) => Ok(convert::completion_to_wit(&drop_empty_texts(completion))),
             Err(mut failure) => {
@@ -198,7 +208,7 @@ impl PermittedCalls<'_> {
         }
     }
 
-    /// The time of a call of a model, as the library gives it. A step of the loop names no deadline.
+    /// The time of a call of a model, as the library gives it. A step of the loop has no deadline.
     async fn longest_call(&self, model: &str) -> Duration {
         let library = Arc::clone(&self.run.driver.tenant.context().library);
         let model = model.to_owned();

@@ -105,8 +105,8 @@ pub(super) fn partial_text(partial: &Mutex<String>) -> String {
 
 /// Removes empty texts, which providers refuse when they come back.
 pub(super) fn drop_empty_texts(mut completion: ModelCompletion) -> ModelCompletion {
-    completion.blocks.retain(
-        |block| !matches!(block, ReplyBlock::Text { text } if text.is_empty()),
-    );
+    completion
+        .blocks
+        .retain(|block| !matches!(block, ReplyBlock::Text { text } if text.is_empty()));
     completion
 }

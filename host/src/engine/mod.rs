@@ -311,10 +311,12 @@ fn prepare(
 
 /// Replaces the imports `llm` and `tools`, which trap, by those that serve `runner.run`.
 fn add_step_calls(linker: &mut Linker<InstanceState>) -> wasmtime::Result<()> {
-    let view = |state: &mut InstanceState| StepCallView {
-        calls: state.step_calls.as_mut(),
-        meter: &mut state.meter,
-    };
+    fn view(state: &mut InstanceState) -> StepCallView<'_> {
+        StepCallView {
+            calls: state.step_calls.as_mut(),
+            meter: &mut state.meter,
+        }
+    }
     linker.allow_shadowing(true);
     llm::add_to_linker::<_, HasStepCallView>(linker, view)?;
     tools::add_to_linker::<_, HasStepCallView>(linker, view)?;

@@ -1,5 +1,5 @@
-//! What copies of a store leave in `.ai/threads`: parts of one that was interrupted, which nothing
-//! uses, and the stores that were replaced.
+//! Leftovers of copies of a store in `.ai/threads`: parts of one that was interrupted, which
+//! nothing uses, and the stores that were replaced.
 
 use super::store_choice::StoreChoice;
 use super::transfer::{COPY_DIRECTORY, REPLACED_DIRECTORY, file_names};
@@ -12,7 +12,7 @@ const ENTRIES_MAX: usize = 100_000;
 /// Levels of directories below a place that are counted: a number, a store, its files.
 const LEVELS_MAX: usize = 3;
 
-/// What copies of a store have left.
+/// Leftovers of copies of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TransferLeftovers {
     /// The nonce of the process that copies the store now: what is there is its own.
@@ -99,8 +99,8 @@ impl TransferLeftovers {
         );
         let mend = match &self.uncounted {
             Some((store, uncounted)) => format!(
-                "`threadkeep copy --to {}` begins it anew and puts .ai/threads/{} away; if you want \
-                 no copy, move that out of .ai/threads",
+                "`threadkeep copy --to {}` begins it anew and puts .ai/threads/{} away; if you \
+                 want no copy, move that out of .ai/threads",
                 store.word(),
                 uncounted.place
             ),

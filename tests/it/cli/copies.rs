@@ -190,7 +190,10 @@ fn leftovers_of_copies_are_named() {
     project.write(".ai/threads/current-store", "sqlite\nnative-gone\n");
     project.write(".ai/threads/copy.d/registry.db", "half of a copy");
     assert_eq!(says(interrupted), [true, true]);
-    assert_eq!(says(".ai/threads/copy.d with 14 bytes is not in use"), [true, true]);
+    assert_eq!(
+        says(".ai/threads/copy.d with 14 bytes is not in use"),
+        [true, true]
+    );
     assert_eq!(project.json(&["copy", "--to", "files"])["exit"], 0);
     assert_eq!(says(interrupted), [false, false]);
 }

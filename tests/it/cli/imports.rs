@@ -175,7 +175,13 @@ fn open_store(project: &CliProject) -> SqliteStore {
 
 /// The events of a thread that were imported, of calls and results without their places.
 fn imported_events(project: &CliProject, id: &str) -> Vec<Value> {
-    let kinds = ["message", "tool_use", "tool_result", "assistant_text", "note"];
+    let kinds = [
+        "message",
+        "tool_use",
+        "tool_result",
+        "assistant_text",
+        "note",
+    ];
     let (store, mut start, mut found) = (open_store(project), 1, Vec::new());
     loop {
         let read = store.read_log("history", id, start, 100, false).unwrap();
@@ -189,7 +195,12 @@ fn imported_events(project: &CliProject, id: &str) -> Vec<Value> {
             for mut event in events.into_iter().flatten() {
                 event.as_object_mut().unwrap().remove("version");
                 event.as_object_mut().unwrap().remove("index");
-                found.extend(kinds.iter().any(|kind| event["type"] == *kind).then_some(event));
+                found.extend(
+                    kinds
+                        .iter()
+                        .any(|kind| event["type"] == *kind)
+                        .then_some(event),
+                );
             }
         }
     }
@@ -265,9 +276,9 @@ async fn import_until(project: &CliProject, state: &Value, commits: usize) -> bo
     done == commits
 }
 
-/// Symptom: an import that was killed could only be sent again under another id. Fix: the same import
-/// finds the thread that it has begun, and goes on behind its last part. Kind: a death after each
-/// commit, with a call whose result stands in the next part.
+/// Symptom: an import that was killed could only be sent again under another id. Fix: the same
+/// import finds the thread that it has begun, and goes on behind its last part. Kind: a death after
+/// each commit, with a call whose result stands in the next part.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_that_was_killed_goes_on_under_its_id() {
     let state = state_of_three_parts();
@@ -300,7 +311,7 @@ async fn an_import_that_was_killed_goes_on_under_its_id() {
     }
 }
 
-/// What was begun for another file, or with other bounds, is not gone on with.
+/// An import that was begun for another file, or with other bounds, is not gone on with.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_begun_import_is_that_of_its_file_alone() {
     let state = state_of_three_parts();

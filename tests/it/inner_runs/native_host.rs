@@ -22,7 +22,7 @@ use threadkeep::tenant::Tenant;
 use threadkeep_tests::fixture::{MapLibrary, draft};
 
 /// A driver over a model, and what its tools are asked.
-struct NativeRun {
+struct DrivenLoop {
     store: Arc<MemoryStore>,
     tenant: Tenant,
     tools: Arc<CountingTools>,
@@ -30,7 +30,7 @@ struct NativeRun {
     thread: String,
 }
 
-impl NativeRun {
+impl DrivenLoop {
     async fn new(engine: Engine, model: Arc<dyn ModelProvider>) -> Self {
         let store = Arc::new(MemoryStore::new());
         let context = TenantContext::new(store.clone(), Arc::new(MapLibrary::small()));
@@ -77,17 +77,21 @@ async fn wait_for_call(model: &CountedModel) {
     }
 }
 
-/// Symptom: `Tenant::run_inside` trapped at its first model call. Cause: the engine linked `llm` and
-/// `tools` to functions that always trap. Fix: they are handed to the future that awaits the call.
+/// Symptom: `Tenant::run_inside` trapped at its first model call. Cause: the engine linked `llm`
+/// and `tools` to functions that always trap. Fix: they are handed to the future that awaits the
+/// call.
 #[tokio::test]
 async fn a_run_calls_the_models_and_tools_of_its_driver() {
     let read = json!({"name": "read", "arguments": {}});
     let model = script(json!([{"text": "I look.", "calls": [read]}, {"text": "Done."}]));
-    let native = NativeRun::new(engine(), model).await;
+    let native = DrivenLoop::new(engine(), model).await;
     let (sink, mut events) = EventSink::channel();
     let mut run = native.driver.begin_inner_run(&sink).unwrap();
     let report = run.perform_steps(&native.thread, None, 100).await.unwrap();
-    assert_eq!((report.status.as_str(), report.more_for), ("completed", None));
+    assert_eq!(
+        (report.status.as_str(), report.more_for),
+        ("completed", None)
+    );
     assert_eq!(native.tools.reads.load(Ordering::SeqCst), 1);
     drop((run, sink));
     let mut seen = Vec::new();
@@ -112,7 +116,7 @@ async fn a_run_that_waits_for_its_model_is_in_nobodys_way() {
         ..EngineLimits::local()
     };
     let model = gated_model();
-    let native = NativeRun::new(engine_with(limits), model.clone()).await;
+    let native = DrivenLoop::new(engine_with(limits), model.clone()).await;
     let mut run = native.driver.begin_inner_run(&EventSink::none()).unwrap();
     let other = async {
         wait_for_call(&model).await;
@@ -126,12 +130,12 @@ async fn a_run_that_waits_for_its_model_is_in_nobodys_way() {
     assert_sound(&*native.store);
 }
 
-/// A caller that is gone drops the request in flight; the thread is closed as that of a driver whose
-/// future was dropped.
+/// A caller that is gone drops the request in flight; the thread is closed as that of a driver
+/// whose future was dropped.
 #[tokio::test]
 async fn a_run_that_is_dropped_leaves_a_thread_that_goes_on() {
     let model = gated_model();
-    let native = NativeRun::new(engine(), model.clone()).await;
+    let native = DrivenLoop::new(engine(), model.clone()).await;
     let mut run = native.driver.begin_inner_run(&EventSink::none()).unwrap();
     tokio::select! {
         report = run.perform_steps(&native.thread, None, 9) => panic!("{report:?}"),
@@ -143,7 +147,10 @@ async fn a_run_that_is_dropped_leaves_a_thread_that_goes_on() {
         native.driver.recover_lost().await.unwrap(),
         [native.thread.clone()]
     );
-    assert_eq!(native.status().await, ("suspended".into(), "recovered".into()));
+    assert_eq!(
+        native.status().await,
+        ("suspended".into(), "recovered".into())
+    );
     model.gate.add_permits(1);
     let mut run = native.driver.begin_inner_run(&EventSink::none()).unwrap();
     let report = run.perform_steps(&native.thread, None, 9).await.unwrap();
@@ -157,7 +164,7 @@ async fn a_run_keeps_to_the_policy() {
     let read = json!({"name": "read", "arguments": {}});
     let write = json!({"name": "write", "arguments": {}});
     let replies = json!([{"calls": [read, write]}, {"text": "Done."}]);
-    let mut native = NativeRun::new(engine(), script(replies.clone())).await;
+    let mut native = DrivenLoop::new(engine(), script(replies.clone())).await;
     let guard = |policy: Policy| Arc::new(CeilingGuard::new(policy, Arc::new(SystemClock)));
     let no_writes = Policy {
         tools: Some(vec!["read".to_owned()]),
@@ -171,7 +178,7 @@ async fn a_run_keeps_to_the_policy() {
     let tools = &native.tools;
     assert_eq!((count(&tools.reads), count(&tools.writes)), (1, 0));
 
-    let mut native = NativeRun::new(engine(), script(replies)).await;
+    let mut native = DrivenLoop::new(engine(), script(replies)).await;
     let no_models = Policy {
         models: Some([("another".to_owned(), None)].into()),
         ..Policy::preset(PolicyPreset::Local)
@@ -180,13 +187,16 @@ async fn a_run_keeps_to_the_policy() {
     let mut run = native.driver.begin_inner_run(&EventSink::none()).unwrap();
     let report = run.perform_steps(&native.thread, None, 9).await.unwrap();
     assert_eq!(report.more_for.as_deref(), Some("person"));
-    assert_eq!(native.status().await, ("suspended".into(), "ceiling_models".into()));
+    assert_eq!(
+        native.status().await,
+        ("suspended".into(), "ceiling_models".into())
+    );
 }
 
 /// Runs are counted whoever performs them, and a refusal of the component is its error.
 #[tokio::test]
 async fn a_run_is_admitted_and_refused_as_any_other() {
-    let one = NativeRun::new(engine(), script(json!([{"text": "Done."}]))).await;
+    let one = DrivenLoop::new(engine(), script(json!([{"text": "Done."}]))).await;
     let mut policy = Policy::preset(PolicyPreset::Local);
     policy.ceilings.runs_max = Some(1);
     let guard = Arc::new(CeilingGuard::new(policy, Arc::new(SystemClock)));
@@ -203,5 +213,12 @@ async fn a_run_is_admitted_and_refused_as_any_other() {
     }
     let unknown = run.perform_steps("nobody", None, 1).await.unwrap_err();
     assert!(unknown.to_string().contains("nobody"), "{unknown}");
-    assert_eq!(tenant(one.store.clone()).get(&one.thread).await.unwrap().status, "created");
+    assert_eq!(
+        tenant(one.store.clone())
+            .get(&one.thread)
+            .await
+            .unwrap()
+            .status,
+        "created"
+    );
 }

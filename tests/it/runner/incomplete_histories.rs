@@ -168,7 +168,10 @@ fn another_holder_goes_on_with_a_history_that_is_not_whole() {
             .append(THREAD, Some(head.token), None, &[event.to_string()]);
         assert_eq!(appended.unwrap().mail.len(), 0);
     }
-    world.service.close(THREAD, head.token, "idle", None).unwrap();
+    world
+        .service
+        .close(THREAD, head.token, "idle", None)
+        .unwrap();
     let whole = world.service.load(THREAD).unwrap().head.value;
     assert_eq!((whole.incomplete, whole.mail_count()), (false, 0));
     assert_eq!(whole.due, Some(0), "its mail makes it due");

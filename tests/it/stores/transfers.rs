@@ -118,7 +118,11 @@ fn check_leftovers(threads: &Dir, from: ProjectStore, to: ProjectStore, stopped:
     };
     assert!(what.contains(&format!(".ai/threads/{place} ")), "{what}");
     assert!(mend.contains(next), "{mend}");
-    assert_eq!(what.contains(" bytes"), stopped != TransferStep::PutAway, "{what}");
+    assert_eq!(
+        what.contains(" bytes"),
+        stopped != TransferStep::PutAway,
+        "{what}"
+    );
     assert!(!what.contains(" 0 bytes"), "{what}");
 }
 

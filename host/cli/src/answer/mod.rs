@@ -42,8 +42,8 @@ pub use thread::{
     EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, StateView, ThreadAnswer,
     ThreadRow, ThreadView, UnreadableRow, thread_or_unnamed,
 };
-pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
 pub use threadkeep_units::status::has_ended;
+pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
 
 use crate::exit::CommandExit;
 use crate::money;

@@ -1,4 +1,4 @@
-//! What copies of the store have left beside it.
+//! Leftovers of copies of the store.
 
 use super::DoctorFindings;
 use crate::command::fault;
@@ -7,17 +7,14 @@ use threadkeep::project::{REPLACED_DIRECTORY, TransferLeftovers};
 use threadkeep_cli::answer::{DoctorSection, ItemState};
 
 /// Adds a copy that is under way or was interrupted, and the stores that were replaced.
-pub fn check_leftovers(
-    threads: &Dir,
-    section: &mut DoctorSection,
-    findings: &mut DoctorFindings,
-) {
+pub fn check_leftovers(threads: &Dir, section: &mut DoctorSection, findings: &mut DoctorFindings) {
     let left = match TransferLeftovers::find(threads) {
         Ok(left) => left,
         Err(error) => {
             let problem = fault::from_project(&error).message;
             section.add_item(ItemState::Bad, "copy", problem.clone(), None);
-            findings.add_problem(problem, "move .ai/threads/current-store away if one store is left");
+            let mend = "move .ai/threads/current-store away if one store is left";
+            findings.add_problem(problem, mend);
             return;
         }
     };
