@@ -4,11 +4,10 @@
 //! of the save. An older one is compared in what the history says of its version: who the thread
 //! is, its state, and the messages, which also have the hash that stands in the file.
 
-use super::save::{STATE_BYTES_MAX, STATE_FILE};
 use super::state_file::StateFile;
 use crate::authority::AuthorityError;
-use crate::documents::files::DocumentDirectory;
 use crate::documents::{DocumentError, DocumentState, ThreadDocuments, run_blocking};
+use crate::thread_files::{DocumentDirectory, STATE_BYTES_MAX, STATE_FILE};
 use crate::wit;
 use serde_json::Value;
 use std::sync::Arc;
@@ -48,7 +47,7 @@ impl ThreadDocuments {
             is_overdue: false,
         };
         let there = Arc::clone(place);
-        let found = match run_blocking(move || there.read(STATE_FILE, STATE_BYTES_MAX)).await {
+        let found = match run_blocking(move || Ok(there.read(STATE_FILE, STATE_BYTES_MAX)?)).await {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(checked(DocumentState::Missing)),
             Err(DocumentError::Authority(

@@ -1,14 +1,12 @@
 //! Removes copies that the settings do not keep, and what interrupted saves left behind.
 
-use super::copies::RemovalReason;
-use super::save::{FileRemoval, select_thread_removals};
-use super::settings::CheckpointSettings;
 use crate::authority::THREADS_PATH;
-use crate::documents::files::{DocumentDirectory, MissingDirectory};
 use crate::documents::{DocumentError, FAILURES_MAX, ThreadDocuments, run_blocking};
 use crate::tenant::PAGE_THREADS_MAX;
+use crate::thread_files::{
+    CheckpointSettings, MissingDirectory, RemovalReason, remove_files, select_thread_removals,
+};
 use crate::wit::registry;
-use std::sync::Arc;
 use threadkeep_units::status::has_ended;
 
 /// A file that is removed, or is to be.
@@ -112,22 +110,4 @@ impl ThreadDocuments {
             }
         }
     }
-}
-
-/// Removes files of a thread.
-fn remove_files(
-    place: &Arc<DocumentDirectory>,
-    removals: &[FileRemoval],
-) -> Result<(), DocumentError> {
-    for removal in removals {
-        match removal.dir {
-            None => place.remove(&removal.name)?,
-            Some(dir) => {
-                if let Some(inner) = place.open_inner(dir, MissingDirectory::Leave)? {
-                    inner.remove(&removal.name)?;
-                }
-            }
-        }
-    }
-    Ok(())
 }
