@@ -6,7 +6,6 @@ use crate::command::temporary::TemporaryDirectory;
 use crate::command::{fault, store_copy};
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use threadkeep::authority::{self, HolderState};
 use threadkeep::documents::{USAGE_FILE, usage_log_bytes};
@@ -236,7 +235,7 @@ fn describe_denied_file(threads: &Dir) -> Option<String> {
         let found = threads.symlink_metadata(&name).ok();
         let found = found.filter(|found| found.is_file())?;
         let denied = match threads.open(&name) {
-            Err(error) => error.kind() == ErrorKind::PermissionDenied,
+            Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
             Ok(_) => false,
         };
         let (owner, mode) = (found.uid(), found.permissions().mode() & 0o7777);
