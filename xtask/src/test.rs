@@ -5,7 +5,7 @@
 //! the `skipped:` lines are counted and the rest is dropped.
 
 use crate::skips::{PREFIX, SkippedParts};
-use crate::{component, process, setup};
+use crate::{component, process, process_tree, setup};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -62,7 +62,9 @@ fn run_tests(cargo: &mut Command, silence_max: Duration) -> Result<(TestReport, 
             Ok(line) => line.context("cannot read the output of cargo test")?,
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                kill_tests(&mut child);
+                let started = process_tree::list_started(child.id());
+                eprintln!("{}", process_tree::describe_all(&started));
+                kill_tests(&mut child, &started);
                 bail!(
                     "no test ended for {} s; still running: {}",
                     silence.as_secs(),
@@ -93,13 +95,13 @@ fn read_lines(output: ChildStdout) -> mpsc::Receiver<std::io::Result<String>> {
     receiver
 }
 
-/// Kills cargo and, where the system lists them, the test binaries that it started.
-fn kill_tests(cargo: &mut Child) {
-    let id = cargo.id();
-    let started = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+/// Kills cargo and the processes that it started.
+fn kill_tests(cargo: &mut Child, started: &[u32]) {
     let _ = cargo.kill();
-    for test in started.unwrap_or_default().split_whitespace() {
-        let _ = process::program("kill").args(["-9", test]).status();
+    for test in started {
+        let _ = process::program("kill")
+            .args(["-9", &test.to_string()])
+            .status();
     }
     let _ = cargo.wait();
 }
