@@ -206,7 +206,7 @@ impl Run<'_> {
         }
         // Only for listeners: the run goes on if the read fails. The summary of a thread that is
         // handed off is no turn of it.
-        let is_turn = replied && !step_phase(&step).summarizes();
+        let is_turn = replied && !step_phase(&step).summarizes() && self.sink.has_listener();
         if is_turn && let Ok(thread) = tenant.get(&self.thread).await {
             self.sink.emit(RunEvent::Turn {
                 costs: ThreadCosts::from_thread(&thread),
