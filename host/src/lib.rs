@@ -36,7 +36,6 @@ pub mod file_tools;
 pub mod library;
 pub mod limits;
 pub mod models;
-pub mod policy;
 pub mod probe;
 pub mod project;
 pub mod storage;
@@ -45,6 +44,8 @@ pub mod thread_files;
 pub mod thread_path;
 pub mod tools;
 pub mod wit;
+
+pub use threadkeep_adapters::policy;
 
 /// The crates whose types are in this crate's interface: directories are from the first, linkers
 /// from the second.

@@ -6,7 +6,7 @@
 //! streamed into partial records. [`Driver::run`] is the better choice for most.
 
 use super::conversation::ThreadConversation;
-use super::outside_calls::{delta_event, drop_empty_texts, partial_text, perform_tool_call};
+use super::outside_calls::{delta_event, partial_text, perform_tool_call};
 use super::perform::llm_failure;
 use super::queue::RunLease;
 use super::{DriveError, Driver, EventSink};
@@ -198,7 +198,9 @@ impl PermittedCalls<'_> {
             .permit
             .complete(&*provider, request, &on_delta, longest);
         match called.await {
-            Ok(completion) => Ok(convert::completion_to_wit(&drop_empty_texts(completion))),
+            Ok(completion) => Ok(convert::completion_to_wit(
+                &completion.without_empty_texts(),
+            )),
             Err(mut failure) => {
                 if failure.partial.is_empty() {
                     failure.partial = partial_text(&partial);

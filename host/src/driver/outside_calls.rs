@@ -4,7 +4,7 @@
 use super::result_blobs::{result_content, store_result_blobs};
 use super::{Driver, EventSink, RunEvent};
 use crate::ceilings::{PendingSettlement, RunPermit, ToolCallOutcome};
-use crate::models::{ModelCompletion, ReplyBlock, ReplyDelta};
+use crate::models::ReplyDelta;
 use crate::tools::{ToolRequest, ToolResult};
 use crate::wit;
 use parking_lot::Mutex;
@@ -101,12 +101,4 @@ pub(super) fn partial_text(partial: &Mutex<String>) -> String {
         end -= 1;
     }
     kept[..end].to_owned()
-}
-
-/// Removes empty texts, which providers refuse when they come back.
-pub(super) fn drop_empty_texts(mut completion: ModelCompletion) -> ModelCompletion {
-    completion
-        .blocks
-        .retain(|block| !matches!(block, ReplyBlock::Text { text } if text.is_empty()));
-    completion
 }

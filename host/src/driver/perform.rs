@@ -2,7 +2,7 @@
 
 use super::conversation::ThreadConversation;
 use super::hand_off::report_hand_off;
-use super::outside_calls::{delta_event, drop_empty_texts, partial_text, perform_tool_call};
+use super::outside_calls::{delta_event, partial_text, perform_tool_call};
 use super::run_admission::RunAdmission;
 use super::{
     DriveError, Driver, DurableReply, EventSink, RunEvent, StopLevel, StopReceiver, ThreadCosts,
@@ -202,7 +202,7 @@ impl Run<'_> {
         }
         // Only for listeners: the run goes on if the read fails. The summary of a thread that is
         // handed off is no turn of it.
-        let is_turn = replied && !step_phase(&step).summarizes();
+        let is_turn = replied && !step_phase(&step).summarizes() && self.sink.has_listener();
         if is_turn && let Ok(thread) = tenant.get(&self.thread).await {
             self.sink.emit(RunEvent::Turn {
                 costs: ThreadCosts::from_thread(&thread),
@@ -304,7 +304,7 @@ impl Run<'_> {
             .await;
         Ok(match await_settlement(answer).await {
             Ok(Ok(completion)) => runner::Outcome::Completion(convert::completion_to_wit(
-                &drop_empty_texts(completion),
+                &completion.without_empty_texts(),
             )),
             Ok(Err(mut failed)) => {
                 if failed.partial.is_empty() {

@@ -13,7 +13,7 @@ pub use joined::JoinedTools;
 
 use crate::file_tools::CONTENT_BYTES_MAX;
 use crate::models::BoxFuture;
-use std::time::Duration;
+pub use threadkeep_adapters::ToolEntry;
 
 /// Most bytes of the patches and operations of one result: twice what the component applies, so
 /// that the model is told by it what is too much.
@@ -22,58 +22,6 @@ pub const EDITS_BYTES_MAX: usize = 128 << 10;
 /// Most nano-USD that one call may report as its cost, as `wit/types.wit` bounds it. A report above
 /// it is cut.
 pub const TOOL_COST_NANOS_MAX: u64 = 1_000_000_000_000_000;
-
-/// A tool in a catalog.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ToolEntry {
-    /// `[A-Za-z0-9_-]`, at most 64 bytes.
-    pub name: String,
-    /// A description for the model.
-    pub description: String,
-    /// JSON Schema of the arguments, as text.
-    pub schema: String,
-    /// True if a repeated call has the effect of a single one: it may be run again after a crash.
-    pub idempotent: bool,
-    /// True if each call needs a person's consent.
-    pub consent: bool,
-    /// Longest time of a call.
-    pub timeout: Duration,
-}
-
-impl ToolEntry {
-    /// Makes the entry of a tool whose calls have effects, need no consent, and take at most
-    /// `timeout`. `schema` is the JSON Schema of the arguments, as text.
-    pub fn new(
-        name: impl Into<String>,
-        description: impl Into<String>,
-        schema: impl Into<String>,
-        timeout: Duration,
-    ) -> Self {
-        Self {
-            name: name.into(),
-            description: description.into(),
-            schema: schema.into(),
-            idempotent: false,
-            consent: false,
-            timeout,
-        }
-    }
-
-    /// Marks a repeated call as having the effect of a single one.
-    #[must_use]
-    pub fn idempotent(mut self) -> Self {
-        self.idempotent = true;
-        self
-    }
-
-    /// Marks each call as needing a person's consent.
-    #[must_use]
-    pub fn with_consent(mut self) -> Self {
-        self.consent = true;
-        self
-    }
-}
 
 /// The result of a tool call. A failure of the tool is a result too: the model reads it and
 /// continues. It is built by [`ToolResult::ok`] or [`ToolResult::failure`] and what is added to
