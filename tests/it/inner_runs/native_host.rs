@@ -145,7 +145,7 @@ async fn a_run_that_is_dropped_leaves_a_thread_that_goes_on() {
     drop(run);
     assert_eq!(
         native.driver.recover_lost().await.unwrap(),
-        [native.thread.clone()]
+        std::slice::from_ref(&native.thread)
     );
     assert_eq!(
         native.status().await,
