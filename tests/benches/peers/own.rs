@@ -173,7 +173,12 @@ impl DrivenChat {
         let chat = OwnChat::begin(folder, durability);
         let model = Arc::new(InstantModel::default());
         let providers = Arc::new(OneProvider::new(model.clone()));
-        let driver = Driver::new(chat.tenant.clone(), providers, Arc::new(EmptyToolSet), "bench");
+        let driver = Driver::new(
+            chat.tenant.clone(),
+            providers,
+            Arc::new(EmptyToolSet),
+            "bench",
+        );
         Self {
             chat,
             driver,
