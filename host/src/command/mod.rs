@@ -21,6 +21,7 @@ mod external_loop;
 mod fault;
 mod images;
 mod import;
+mod imported_parts;
 mod input;
 mod interrupts;
 mod list;

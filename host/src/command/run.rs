@@ -9,7 +9,7 @@ use super::tree_totals;
 use super::view;
 use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
-use threadkeep_cli::answer::{ChargedRow, HeldRow, ResumeAnswer, ThreadAnswer};
+use threadkeep_cli::answer::{ChargedRow, HeldRow, ResumeAnswer, ThreadAnswer, has_ended};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::inputs;
@@ -113,7 +113,7 @@ pub fn check_resumable(opened: &CommandProject, thread: &wit::Thread) -> Result<
     project
         .check_settings()
         .map_err(|error| fault::from_settings(&error))?;
-    let has_ended = thread.outcome.is_some();
+    let has_ended = has_ended(&thread.status);
     if thread.status == "idle" || has_ended && thread.directive.is_none() {
         return Ok(());
     }

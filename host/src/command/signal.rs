@@ -12,7 +12,7 @@ use super::{chain, fault, view};
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
 use threadkeep_cli::answer::{
-    CapKind, SignalAnswer, ThreadAnswer, UnreadableRow, advised_code, repeats_in_vain,
+    CapKind, SignalAnswer, ThreadAnswer, UnreadableRow, advised_code, has_ended, repeats_in_vain,
 };
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
@@ -284,7 +284,7 @@ async fn end_below(
         };
         for branch in page.branches.iter().filter(|branch| branch.depth > 0) {
             match branch.status.as_str() {
-                "completed" | "error" | "cancelled" | "killed" => ended += 1,
+                status if has_ended(status) => ended += 1,
                 status => left.push(format!("{} is {status}", branch.thread)),
             }
         }
