@@ -4,7 +4,7 @@
 use super::result_blobs::{result_content, store_result_blobs};
 use super::{Driver, EventSink, RunEvent};
 use crate::ceilings::{PendingSettlement, RunPermit, ToolCallOutcome};
-use crate::models::{ModelCompletion, ReplyBlock, ReplyDelta};
+use crate::models::ReplyDelta;
 use crate::tools::{ToolRequest, ToolResult};
 use crate::wit;
 use parking_lot::Mutex;
