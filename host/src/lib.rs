@@ -35,7 +35,6 @@ pub mod error;
 pub mod library;
 pub mod limits;
 pub mod models;
-pub mod policy;
 pub mod probe;
 pub mod project;
 pub mod storage;
@@ -43,6 +42,8 @@ pub mod tenant;
 pub mod thread_path;
 pub mod tools;
 pub mod wit;
+
+pub use threadkeep_adapters::policy;
 
 /// The crates whose types are in this crate's interface: directories are from the first, linkers
 /// from the second.

@@ -5,7 +5,7 @@ mod command;
 use command::CommandSession;
 use std::io::{IsTerminal, stderr, stdin, stdout};
 use std::process::ExitCode;
-use threadkeep::authority::EnvironmentSnapshot;
+use threadkeep::authority::{self, EnvironmentSnapshot};
 use threadkeep_cli::args::StoreKind;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::parse;
@@ -24,7 +24,7 @@ const SQLITE_MEMORY_BYTES_MAX: u32 = 48 << 20;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let environment = EnvironmentSnapshot::from_process();
+    let environment = authority::environment_of_process();
     let ends = StreamProperties {
         json: parse::wants_json(&arguments),
         in_terminal: stdin().is_terminal(),

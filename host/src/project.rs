@@ -21,10 +21,11 @@ use crate::documents::UsageLog;
 use crate::documents::checkpoints::{CheckpointSettings, SETTINGS_NAME};
 use crate::driver::{self, Driver, ModelProviders, PostRunWork};
 use crate::engine::Engine;
-use crate::library::files::{FilesLibrary, Policy};
+use crate::library::GrantedLibrary;
 use crate::library::models::{ModelTable, ProviderSpec, WireProtocol};
 use crate::library::{LibraryError, TenantLibrary};
 use crate::models::{FailureKind, ModelFailure, ModelProvider, scripted::ScriptedProvider};
+use crate::policy::Policy;
 use crate::probe::{self, ProbeReport};
 #[cfg(feature = "sqlite")]
 use crate::storage::sqlite::StorePool;
@@ -96,7 +97,7 @@ pub enum SettingsError {
 /// A project directory, opened for one process.
 pub struct OpenProject {
     tenant: Tenant,
-    library: Arc<FilesLibrary>,
+    library: Arc<GrantedLibrary>,
     models: Arc<ProjectModels>,
     tools: Arc<dyn ToolSet>,
     guard: Arc<CeilingGuard>,
@@ -202,13 +203,13 @@ impl OpenProject {
         };
         let policy = options.policy;
         let guard = Arc::new(CeilingGuard::new(policy.clone(), Arc::new(SystemClock)));
-        let library = Arc::new(FilesLibrary::open(
+        let library = Arc::new(GrantedLibrary::open(
             project.ai_dir()?,
             policy,
             tools.catalog(),
             options.environment,
         ));
-        let context = TenantContext::new(storage, Arc::<FilesLibrary>::clone(&library));
+        let context = TenantContext::new(storage, Arc::<GrantedLibrary>::clone(&library));
         let script = options
             .script
             .map(|script| Arc::new(script) as Arc<dyn ModelProvider>);
@@ -260,7 +261,7 @@ impl OpenProject {
     }
 
     /// The files of the project.
-    pub fn library(&self) -> &FilesLibrary {
+    pub fn library(&self) -> &GrantedLibrary {
         &self.library
     }
 
@@ -349,7 +350,7 @@ const MODELS_KEPT_MAX: usize = 10_000;
 /// Providers by the project's own `models.yaml`, made at first use and kept: a file that changes
 /// while a thread runs changes nothing for a model that was used before.
 struct ProjectModels {
-    library: Arc<FilesLibrary>,
+    library: Arc<GrantedLibrary>,
     script: Option<Arc<dyn ModelProvider>>,
     cache: Mutex<ProviderCache>,
 }
@@ -448,26 +449,10 @@ pub fn check_provider(spec: &ProviderSpec) -> Result<(), ModelFailure> {
 
 #[cfg(feature = "http")]
 fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn ModelProvider>, ModelFailure> {
+    use crate::models::ProviderOptions;
     use crate::models::anthropic::AnthropicProvider;
     use crate::models::openai::OpenAiProvider;
-    use crate::models::{ProviderOptions, ProviderTimeouts};
-    let (times, default) = (spec.settings.times, ProviderTimeouts::default());
-    let options = ProviderOptions {
-        name: spec.name.clone(),
-        shown_url: Some(spec.shown_url.clone()),
-        key: spec.key.clone(),
-        reach: spec.reach,
-        times: ProviderTimeouts {
-            connect: times.connect.unwrap_or(default.connect),
-            answer: times.answer.unwrap_or(default.answer),
-            idle: times.idle.unwrap_or(default.idle),
-        },
-        dialect: spec.settings.dialect(spec.wire, &spec.base_url),
-        headers: spec.headers.clone(),
-        query: spec.settings.query.clone(),
-        model_options: spec.model_options.clone(),
-        ..ProviderOptions::openai(&spec.base_url)
-    };
+    let options = ProviderOptions::for_provider(spec);
     let made = match spec.wire {
         WireProtocol::Anthropic => AnthropicProvider::new(options).map(|made| Arc::new(made) as _),
         WireProtocol::OpenAi | WireProtocol::Scripted => {
@@ -526,7 +511,7 @@ mod tests {
         write_file(&ai, "config/models.yaml", TABLE);
         write_file(&ai, "s.json", "[{\"text\": \"x\"}]");
         let models = ProjectModels {
-            library: Arc::new(FilesLibrary::open(
+            library: Arc::new(GrantedLibrary::open(
                 Some(ai.try_clone().expect("cloned")),
                 Policy::preset(PolicyPreset::Local),
                 Vec::new(),

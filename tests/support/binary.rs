@@ -71,6 +71,13 @@ fn build(folder: &Path) -> bool {
         ])
         .arg("--target-dir")
         .arg(folder.parent().unwrap_or(folder));
+    // Crates with C code ask of which package cargo was started, and would be built anew.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(name);
+        }
+    }
     match cargo.status() {
         Ok(status) => {
             assert!(status.success(), "cargo cannot build {NAME}");

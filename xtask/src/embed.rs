@@ -45,8 +45,8 @@ const PROFILE: [&str; 4] = [
     "--config=profile.dev.package.\"*\".debug=0",
 ];
 
-/// Checks the library with each feature set: no warning, and no forbidden dependency. Checks the
-/// store of the bundle for its target.
+/// Checks the library with each feature set: no warning, and no forbidden dependency. Checks what
+/// the bundle shares for its target.
 pub fn check_features() -> Result<()> {
     setup::run()?;
     component::run()?;
@@ -60,17 +60,23 @@ pub fn check_features() -> Result<()> {
         let tree = dependency_names(set)?;
         check_tree(set, own, foreign, &tree)?;
     }
-    check_store_under_wasi()
+    check_crates_under_wasi()
 }
 
-/// Checks that the store of plain files builds for WASI, without the directories of cap-std, which
-/// do not.
-fn check_store_under_wasi() -> Result<()> {
-    println!("the store of plain files under WASI");
+/// Checks that the store of plain files and the adapters build for WASI, without the directories of
+/// cap-std, which do not.
+fn check_crates_under_wasi() -> Result<()> {
+    println!("the store of plain files and the adapters under WASI");
     setup::add_target(setup::WASI_TARGET)?;
     let mut clippy = process::locked_cargo("clippy");
     clippy
-        .args(["--package", "threadkeep-storage", "--lib"])
+        .args([
+            "--package",
+            "threadkeep-storage",
+            "--package",
+            "threadkeep-adapters",
+        ])
+        .args(["--features", "threadkeep-adapters/http", "--lib"])
         .args(["--target", setup::WASI_TARGET]);
     process::run(clippy.args(["--", "-D", "warnings"]))
 }
@@ -163,6 +169,7 @@ fn build_package() -> Result<PathBuf> {
     cargo.args(["package", "--no-verify", "--allow-dirty", "--offline"]);
     let packages = [
         "threadkeep",
+        "threadkeep-adapters",
         "threadkeep-cli",
         "threadkeep-storage",
         "threadkeep-units",

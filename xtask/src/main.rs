@@ -10,6 +10,7 @@ mod demo;
 mod embed;
 mod paths;
 mod process;
+mod process_tree;
 mod setup;
 mod skips;
 mod soak;

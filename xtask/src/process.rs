@@ -13,8 +13,23 @@ pub fn in_ci() -> bool {
 }
 
 /// The cargo that started this binary, in the checkout.
+///
+/// It does not see which package this binary is of: crates with C code ask for those variables, and
+/// would be built anew whenever cargo is started from another place.
 pub fn cargo() -> Command {
-    program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        if names_a_package(&name) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
+/// True for the variables by which cargo tells a program of which package it is.
+fn names_a_package(variable: &OsStr) -> bool {
+    let name = variable.to_string_lossy();
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// A cargo command that reads the lock file, which must be up to date in CI.
@@ -67,4 +82,17 @@ fn describe_command(command: &Command) -> String {
             line + " " + &argument.to_string_lossy()
         })
         + "`"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_does_not_see_the_package_that_starts_it() {
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
+        let cargo = cargo();
+        let mut removed = cargo.get_envs().filter(|(_, value)| value.is_none());
+        assert!(removed.any(|(name, _)| name == "CARGO_PKG_NAME"));
+    }
 }

@@ -172,7 +172,8 @@ fn usage_to_wit(usage: Usage) -> types::Usage {
 }
 
 pub(crate) fn completion_to_wit(completion: &ModelCompletion) -> llm::Completion {
-    let blocks: Vec<serde_json::Value> = completion.blocks.iter().map(block_to_json).collect();
+    let blocks: Vec<serde_json::Value> =
+        completion.blocks.iter().map(ReplyBlock::to_json).collect();
     llm::Completion {
         blocks: serde_json::Value::Array(blocks).to_string(),
         finish: completion.finish.clone(),
@@ -180,28 +181,6 @@ pub(crate) fn completion_to_wit(completion: &ModelCompletion) -> llm::Completion
         session: completion.session.clone(),
         id: completion.id.clone(),
         model: completion.model.clone(),
-    }
-}
-
-fn block_to_json(block: &ReplyBlock) -> serde_json::Value {
-    match block {
-        ReplyBlock::Text { text } => serde_json::json!({"type": "text", "text": text}),
-        ReplyBlock::Thinking { text, raw } => {
-            serde_json::json!({"type": "thinking", "text": text, "raw": raw})
-        }
-        ReplyBlock::ToolUse {
-            id,
-            name,
-            arguments,
-            raw,
-        } => {
-            let mut block = serde_json::json!({"type": "tool_use", "id": id, "name": name,
-                "arguments": arguments});
-            if let Some(raw) = raw {
-                block["raw"] = raw.as_str().into();
-            }
-            block
-        }
     }
 }
 

@@ -328,6 +328,13 @@ impl EventSink {
         }
     }
 
+    /// True if somebody receives the events: nothing needs to be read for one that nobody hears.
+    pub(crate) fn has_listener(&self) -> bool {
+        self.sender
+            .as_ref()
+            .is_some_and(|sender| !sender.is_closed())
+    }
+
     pub(crate) fn emit(&self, event: RunEvent) {
         if let Some(sender) = &self.sender {
             let event = match &self.child {

@@ -206,7 +206,7 @@ impl Run<'_> {
         }
         // Only for listeners: the run goes on if the read fails. The summary of a thread that is
         // handed off is no turn of it.
-        let is_turn = replied && !step_phase(&step).summarizes();
+        let is_turn = replied && !step_phase(&step).summarizes() && self.sink.has_listener();
         if is_turn && let Ok(thread) = tenant.get(&self.thread).await {
             self.sink.emit(RunEvent::Turn {
                 costs: ThreadCosts::from_thread(&thread),
@@ -308,7 +308,7 @@ impl Run<'_> {
             .await;
         Ok(match await_settlement(answer).await {
             Ok(Ok(completion)) => runner::Outcome::Completion(convert::completion_to_wit(
-                &drop_empty_texts(completion),
+                &completion.without_empty_texts(),
             )),
             Ok(Err(mut failed)) => {
                 if failed.partial.is_empty() {
@@ -574,14 +574,6 @@ fn partial_text(partial: &Mutex<String>) -> String {
         end -= 1;
     }
     kept[..end].to_owned()
-}
-
-/// Removes empty texts, which providers refuse when they come back.
-fn drop_empty_texts(mut completion: ModelCompletion) -> ModelCompletion {
-    completion.blocks.retain(
-        |block| !matches!(block, crate::models::ReplyBlock::Text { text } if text.is_empty()),
-    );
-    completion
 }
 
 fn llm_failure(kind: FailureKind, code: &str, message: &str) -> llm::LlmError {

@@ -111,13 +111,8 @@ const TOOLS: [FileTool; 3] = [
 
 impl ToolSet for FilesTools {
     fn catalog(&self) -> Vec<ToolEntry> {
-        let entry = |tool: &FileTool| ToolEntry {
-            name: tool.name.to_owned(),
-            description: tool.description.to_owned(),
-            schema: tool.schema.to_owned(),
-            idempotent: true,
-            consent: false,
-            timeout: CALL_TIME_MAX,
+        let entry = |tool: &FileTool| {
+            ToolEntry::new(tool.name, tool.description, tool.schema, CALL_TIME_MAX).idempotent()
         };
         TOOLS.iter().map(entry).collect()
     }

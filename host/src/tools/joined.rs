@@ -67,14 +67,7 @@ mod tests {
 
     impl ToolSet for NamedTools {
         fn catalog(&self) -> Vec<ToolEntry> {
-            let entry = |name: &&str| ToolEntry {
-                name: (*name).to_owned(),
-                description: self.0.to_owned(),
-                schema: "{}".to_owned(),
-                idempotent: true,
-                consent: false,
-                timeout: Duration::from_secs(1),
-            };
+            let entry = |name: &&str| ToolEntry::new(*name, self.0, "{}", Duration::from_secs(1));
             self.1.iter().map(entry).collect()
         }
 

@@ -11,7 +11,7 @@ mod joined;
 pub use joined::JoinedTools;
 
 use crate::models::BoxFuture;
-use std::time::Duration;
+pub use threadkeep_adapters::ToolEntry;
 
 /// Most bytes of one tool result that a model is shown. Larger ones are cut on a character
 /// boundary, with a note, and kept whole as a blob.
@@ -30,58 +30,6 @@ const CONTENT_BYTES_MAX: usize = RESULT_BYTES_MAX - NOTE_BYTES;
 /// Most nano-USD that one call may report as its cost, as `wit/types.wit` bounds it. A report above
 /// it is cut.
 pub const TOOL_COST_NANOS_MAX: u64 = 1_000_000_000_000_000;
-
-/// A tool in a catalog.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ToolEntry {
-    /// `[A-Za-z0-9_-]`, at most 64 bytes.
-    pub name: String,
-    /// A description for the model.
-    pub description: String,
-    /// JSON Schema of the arguments, as text.
-    pub schema: String,
-    /// True if a repeated call has the effect of a single one: it may be run again after a crash.
-    pub idempotent: bool,
-    /// True if each call needs a person's consent.
-    pub consent: bool,
-    /// Longest time of a call.
-    pub timeout: Duration,
-}
-
-impl ToolEntry {
-    /// Makes the entry of a tool whose calls have effects, need no consent, and take at most
-    /// `timeout`. `schema` is the JSON Schema of the arguments, as text.
-    pub fn new(
-        name: impl Into<String>,
-        description: impl Into<String>,
-        schema: impl Into<String>,
-        timeout: Duration,
-    ) -> Self {
-        Self {
-            name: name.into(),
-            description: description.into(),
-            schema: schema.into(),
-            idempotent: false,
-            consent: false,
-            timeout,
-        }
-    }
-
-    /// Marks a repeated call as having the effect of a single one.
-    #[must_use]
-    pub fn idempotent(mut self) -> Self {
-        self.idempotent = true;
-        self
-    }
-
-    /// Marks each call as needing a person's consent.
-    #[must_use]
-    pub fn with_consent(mut self) -> Self {
-        self.consent = true;
-        self
-    }
-}
 
 /// The result of a tool call. A failure of the tool is a result too: the model reads it and
 /// continues. It is built by [`ToolResult::ok`] or [`ToolResult::failure`] and what is added to

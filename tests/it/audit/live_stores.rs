@@ -129,22 +129,22 @@ fn a_store_that_is_written_while_it_is_looked_at_is_clean() {
             (n % 2 == 0).then_some(10_000_000),
         );
     }
-    let working = AtomicU64::new(WORKERS as u64);
     let mut audits = 0;
     std::thread::scope(|scope| {
+        let mut workers = Vec::new();
         for worker in 0..WORKERS {
-            let (working, store) = (&working, Arc::clone(&store));
-            scope.spawn(move || {
+            let store = Arc::clone(&store);
+            workers.push(scope.spawn(move || {
                 let mut world = RunnerFixture::over(store, MapLibrary::small());
                 for n in 0..60 {
                     let own = create(&world, &format!("w{worker}-{n}"), Some("work"));
                     perform_run(&mut world, &own);
                     perform_run(&mut world, &format!("child{}", worker * 4 + n % 4));
                 }
-                working.fetch_sub(1, Ordering::SeqCst);
-            });
+            }));
         }
-        while working.load(Ordering::SeqCst) > 0 {
+        // A worker that panics has finished as well.
+        while workers.iter().any(|worker| !worker.is_finished()) {
             let report = audit(&*store).unwrap();
             assert_eq!(report.findings, []);
             audits += 1;

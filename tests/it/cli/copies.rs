@@ -3,7 +3,7 @@
 
 use super::fixture::CliProject;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::Instant;
 
 /// All that the store says of threads: the list, and each thread with its events.
 fn read_threads(project: &CliProject) -> Vec<Value> {
@@ -139,10 +139,14 @@ fn a_killed_copy_leaves_one_whole_store() {
     let project = CliProject::new();
     add_threads(&project);
     let before = read_threads(&project);
-    let (mut kills, mut to) = (0, "files");
-    for wait in 0..24_u64 {
+    // Each wait is a part of what one whole copy takes here.
+    let began = Instant::now();
+    assert_eq!(project.json(&["copy", "--to", "files"])["exit"], 0);
+    let whole = began.elapsed();
+    let (mut kills, mut to) = (0, "sqlite");
+    for part in 0..24_u32 {
         let copying = project.start(&["copy", "--to", to]);
-        std::thread::sleep(Duration::from_millis(wait * wait));
+        std::thread::sleep(whole * part / 20);
         copying.kill();
         let ended = copying.wait_for_end();
         match ended.code {
@@ -154,8 +158,7 @@ fn a_killed_copy_leaves_one_whole_store() {
         assert_eq!(
             read_threads(&project),
             before,
-            "killed after {}",
-            wait * wait
+            "killed after {part} of 20 parts of {whole:?}"
         );
         if ended.code.is_some() {
             to = if to == "files" { "sqlite" } else { "files" };

@@ -43,7 +43,7 @@ fn first_interrupt_cancels_and_is_recorded() {
 
 /// Starts the slow run `j` with `--json`, and waits until it runs.
 fn start_for_program(project: &CliProject) -> RunningProcess {
-    let running = project.start(&[
+    let mut running = project.start(&[
         "run",
         "describe",
         "--input",
@@ -54,7 +54,9 @@ fn start_for_program(project: &CliProject) -> RunningProcess {
         "scripted:slow.json",
         "--json",
     ]);
-    while project.json(&["show", "j"])["thread"]["status"] != "running" {}
+    while project.json(&["show", "j"])["thread"]["status"] != "running" {
+        assert!(running.is_alive(), "it ended before it was seen");
+    }
     running
 }
 

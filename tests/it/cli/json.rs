@@ -302,8 +302,9 @@ fn kill_above_unreadable_child(
 ) -> (Value, Value) {
     project.write("waits.json", WAITS);
     let provider = ["--provider", "scripted:waits.json", "--id", "above"];
-    let running = project.start(&[&["run", "parent"], &provider[..]].concat());
+    let mut running = project.start(&[&["run", "parent"], &provider[..]].concat());
     let child = loop {
+        assert!(running.is_alive(), "it ended before its child ran");
         let tree = project.json(&["tree", "above"]);
         if tree["threads"][0]["status"] == "waiting" && tree["threads"][1]["status"] == "running" {
             break tree["threads"][1]["thread_id"].as_str().unwrap().to_owned();

@@ -3,6 +3,7 @@
 
 use super::{FILE, append, code, commit, get, open, put_op, try_open};
 use std::path::Path;
+use std::time::Duration;
 use threadkeep::storage::StorageBackend;
 
 type ReplacementFault = fn(&Path);
@@ -36,10 +37,23 @@ const FAULTS: [(&str, ReplacementFault); 7] = [
 
 #[test]
 fn every_call_says_that_the_file_is_not_the_one_that_was_opened() {
-    for (fault, strike) in FAULTS {
+    // Once the directory has not changed for a second, its time alone is looked at.
+    for pause in [Duration::ZERO, Duration::from_millis(1_100)] {
+        strike_stores(pause);
+    }
+}
+
+/// Opens a store for each fault, waits, and strikes.
+fn strike_stores(pause: Duration) {
+    let stores = FAULTS.map(|(fault, strike)| {
         let (temp, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (store, neighbour) = (open(temp.path()), open(other.path()));
         commit(&store, &[put_op("a", "1"), append("p", 1, "1")]);
+        (fault, strike, (temp, other), (store, neighbour))
+    });
+    std::thread::sleep(pause);
+    for (fault, strike, (temp, _other), (store, neighbour)) in stores {
+        assert_eq!(get(&store, "a"), Ok(Some("1".to_owned())));
         strike(temp.path());
         // Twice: the state stays.
         for _ in 0..2 {

@@ -40,16 +40,19 @@ const CONVERSIONS: [&str; 5] = [
 /// Parts of the host whose texts are not the component's: providers and what they answer, and the
 /// audit with what it prints. Audit and documents read what is stored, on purpose without the
 /// component.
-const OTHER_TEXTS: [&str; 4] = [
+const OTHER_TEXTS: [&str; 5] = [
     "host/src/models/",
+    "adapters/src/models/",
     "host/src/audit/",
     "host/src/documents/",
     "host/cli/src/answer/audit.rs",
 ];
 
-/// Returns true for sources of the host and of its command line that are not tests.
+/// Returns true for sources of the host, of its adapters and of its command line that are not
+/// tests.
 pub fn is_judged(file: &SourceFile) -> bool {
-    let ours = file.path.starts_with("host/src/") || file.path.starts_with("host/cli/src/");
+    let mut ours = ["host/src/", "host/cli/src/", "adapters/src/"].iter();
+    let ours = ours.any(|part| file.path.starts_with(part));
     let other = OTHER_TEXTS.iter().any(|part| file.path.starts_with(part));
     let tests = file.path.contains("/tests/") || file.path.ends_with("tests.rs");
     file.is("rs") && ours && !other && !tests
@@ -196,7 +199,7 @@ mod tests {
         for (path, judged) in [
             ("host/src/driver/perform.rs", true),
             ("host/cli/src/answer/run.rs", true),
-            ("host/src/models/http/classify.rs", false),
+            ("adapters/src/models/wire/classify.rs", false),
             ("host/src/audit/mod.rs", false),
             ("host/src/authority/tests.rs", false),
             ("host/src/a.sql", false),

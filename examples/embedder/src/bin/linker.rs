@@ -9,7 +9,7 @@ use threadkeep::component::{
     CallMeter, ImportView, TenantContext, Threads, ThreadsPre, add_to_linker,
 };
 use threadkeep::engine::COMPONENT;
-use threadkeep::library::files::FilesLibrary;
+use threadkeep::library::GrantedLibrary;
 use threadkeep::limits::EngineLimits;
 use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::storage::memory::MemoryStore;
@@ -69,7 +69,7 @@ fn link(engine: &Engine) -> Result<ThreadsPre<EmbedderData>, wasmtime::Error> {
 
 fn new_data() -> Result<EmbedderData, Box<dyn Error>> {
     let project = ProjectDir::open_ambient(Path::new("project"))?;
-    let library = FilesLibrary::open(
+    let library = GrantedLibrary::open(
         project.ai_dir()?,
         Policy::preset(PolicyPreset::Strict),
         Vec::new(),

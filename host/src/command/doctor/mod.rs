@@ -20,7 +20,7 @@ use std::sync::Arc;
 use threadkeep::authority::ProjectDir;
 use threadkeep::component::TenantContext;
 use threadkeep::engine::Engine;
-use threadkeep::library::files::FilesLibrary;
+use threadkeep::library::GrantedLibrary;
 use threadkeep::storage::{StorageBackend, memory::MemoryStore};
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::{ToolSet, files::FilesTools};
@@ -90,7 +90,7 @@ impl DoctorFindings {
 struct ExaminedProject {
     /// `.ai`, if it exists.
     ai: Option<cap_std::fs::Dir>,
-    library: Arc<FilesLibrary>,
+    library: Arc<GrantedLibrary>,
     tools: FilesTools,
     /// `.ai/threads`, if it exists, or the reason why it cannot be used.
     threads: Result<Option<cap_std::fs::Dir>, String>,
@@ -106,7 +106,7 @@ async fn examine(session: &CommandSession, findings: &mut DoctorFindings) -> Run
         findings.sections.push(section);
         return RunnableKinds::default();
     };
-    let library: Arc<FilesLibrary> = Arc::clone(&project.library);
+    let library: Arc<GrantedLibrary> = Arc::clone(&project.library);
     let tried = new_tenant(&engine, library, Arc::new(MemoryStore::new()));
     let directives = library::check_directives(&project, &tried, &mut section, findings).await;
     findings.sections.push(section);
@@ -186,7 +186,7 @@ fn open_project(
             .map_err(|error| fault::from_authority(&error))
     };
     let tools = FilesTools::new(grant);
-    let library = FilesLibrary::open(
+    let library = GrantedLibrary::open(
         ai()?,
         session.policy()?,
         tools.catalog(),
@@ -204,7 +204,7 @@ fn open_project(
 
 fn new_tenant(
     engine: &Engine,
-    library: Arc<FilesLibrary>,
+    library: Arc<GrantedLibrary>,
     storage: Arc<dyn StorageBackend>,
 ) -> Tenant {
     Tenant::new(engine.clone(), TenantContext::new(storage, library))

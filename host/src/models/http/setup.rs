@@ -1,122 +1,24 @@
-//! Sets a provider up: checks its address and headers and builds the client that reaches it.
+//! The client that reaches one provider.
 
 use super::resolver::ReachResolver;
-use super::{ProviderTimeouts, error_chain, tls};
-use crate::models::SecretText;
+use super::{error_chain, tls};
 use crate::policy::NetworkReach;
-use reqwest::header::{HeaderName, HeaderValue};
-use reqwest::{Client, Url};
-use std::net::IpAddr;
+use reqwest::Client;
 use std::sync::Arc;
-
-/// An error of setting a provider up. It repeats nothing of the key or the address.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// The address cannot be read.
-    #[error("the provider's base_url is not an address like https://host/v1: {problem}")]
-    Address {
-        /// The parser's message.
-        problem: String,
-    },
-    /// The address is neither `http` nor `https`.
-    #[error("the provider's base_url must begin with http:// or https://")]
-    Scheme,
-    /// The address has a user, a password, a query or a fragment. They would be sent or logged in
-    /// unexpected places.
-    #[error(
-        "the provider's base_url must not have a user, a password, a query or a fragment; the key \
-         has a field of its own"
-    )]
-    Parts,
-    /// The address is loopback, link-local or private, and such addresses are out of reach.
-    #[error(
-        "the provider's base_url is a loopback, link-local or private address, and those are not \
-         granted"
-    )]
-    OutOfReach,
-    /// A configured header cannot be sent.
-    #[error("the provider's header {name} cannot be sent: {problem}")]
-    Header {
-        /// Its name.
-        name: String,
-        /// The reason.
-        problem: &'static str,
-    },
-    /// The key has a character that no header can carry.
-    #[error(
-        "the provider's key has a character that it cannot have; look for a line break at its end"
-    )]
-    Key,
-    /// The HTTP client could not be made, for example because there are no certificates to trust.
-    #[error("the HTTP client cannot be set up: {problem}")]
-    Client {
-        /// Message of the client library.
-        problem: String,
-    },
-}
-
-/// Headers that the exchange itself sets.
-const RESERVED_HEADERS: [&str; 6] = [
-    "accept",
-    "connection",
-    "content-length",
-    "content-type",
-    "host",
-    "transfer-encoding",
-];
-
-pub(super) fn parse_header(
-    name: &str,
-    value: &SecretText,
-) -> Result<(HeaderName, HeaderValue), SetupError> {
-    let wrong = |problem| SetupError::Header {
-        name: name.to_owned(),
-        problem,
-    };
-    let header = HeaderName::try_from(name).map_err(|_| wrong("no header has such a name"))?;
-    if RESERVED_HEADERS.contains(&header.as_str()) {
-        return Err(wrong("the exchange sets it by itself"));
-    }
-    let value = HeaderValue::try_from(value.expose());
-    let mut value = value.map_err(|_| wrong("its value has a character that it cannot have"))?;
-    value.set_sensitive(true);
-    Ok((header, value))
-}
-
-/// Parses and checks the base address of a provider. The adapter adds its path.
-pub(in crate::models) fn parse_base_url(base: &str) -> Result<Url, SetupError> {
-    let url = Url::parse(base.trim()).map_err(|error| SetupError::Address {
-        problem: error.to_string(),
-    })?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(SetupError::Scheme);
-    }
-    let named = !url.username().is_empty() || url.password().is_some();
-    if named || url.query().is_some() || url.fragment().is_some() {
-        return Err(SetupError::Parts);
-    }
-    Ok(url)
-}
+use threadkeep_adapters::models::{ProviderTimeouts, SetupError};
 
 /// Builds a client that sends each request once. Its pool may take another connection if the one it
 /// picked was closed before anything was written to it; nothing is ever written twice.
 ///
-/// The client reaches nothing out of `reach`: a name is checked when it is resolved, a literal
-/// address here.
+/// The client reaches nothing out of `reach`: a name is checked when it is resolved, and a literal
+/// address was checked when the provider's profile was made.
 pub(super) fn build_client(
-    url: &Url,
+    secure: bool,
     times: ProviderTimeouts,
     reach: NetworkReach,
 ) -> Result<Client, SetupError> {
     let failed = |problem: String| SetupError::Client { problem };
-    let host = url.host_str().unwrap_or_default();
-    let number: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-    if number.is_some_and(|number| !reach.allows(number)) {
-        return Err(SetupError::OutOfReach);
-    }
-    let tls =
-        tls::client_config(url.scheme() == "https").map_err(|error| failed(error.to_string()))?;
+    let tls = tls::client_config(secure).map_err(|error| failed(error.to_string()))?;
     let client = Client::builder()
         .user_agent(concat!("threadkeep/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(times.connect)

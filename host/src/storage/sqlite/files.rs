@@ -22,6 +22,7 @@ use cap_std::fs::{Dir, Metadata};
 
 use super::super::StorageError;
 use super::super::check::other_error;
+use super::directory_times::DirectoryTimes;
 use super::lock::LockQueue;
 use super::vfs::ConfinedVfs;
 use crate::authority;
@@ -44,6 +45,8 @@ pub(super) struct StoreFiles {
     /// In the order of [`SUFFIXES`]: the database file is the first.
     names: [String; SUFFIXES.len()],
     opened: OnceLock<[Option<FileNumber>; STABLE_FILES]>,
+    /// The times of the directory at which the files were found to be those that were opened.
+    settled: Mutex<Option<DirectoryTimes>>,
     /// The cookie of the schema that was checked last.
     schema: Mutex<Option<i32>>,
 }
@@ -121,6 +124,7 @@ impl StoreFiles {
             held: StoreDirectory::open_shared(dir, name)?,
             names: SUFFIXES.map(|suffix| format!("{name}{suffix}")),
             opened: OnceLock::new(),
+            settled: Mutex::default(),
             schema: Mutex::default(),
         })
     }
@@ -243,7 +247,9 @@ impl StoreFiles {
             .map(|found| FileIdentity::from_metadata(&found)))
     }
 
-    /// Refuses if one of the files is gone or was replaced: later writes would be lost.
+    /// Refuses if one of the files is gone or was replaced: later writes would be lost. A file is
+    /// not replaced without a change of its directory, so the files are looked at only when that
+    /// has moved: this is called before and after each commit.
     ///
     /// # Errors
     /// [`StorageError::Other`] with the code `replaced`.
@@ -251,10 +257,16 @@ impl StoreFiles {
         let Some(opened) = self.opened.get() else {
             return Ok(());
         };
-        if self.file_numbers()? == *opened {
+        // Before the files: a change while they are looked at is one after these times.
+        let times = DirectoryTimes::read(&self.held.dir);
+        if times.is_some() && *self.settled.lock() == times {
             return Ok(());
         }
-        Err(self.replaced_error())
+        if self.file_numbers()? != *opened {
+            return Err(self.replaced_error());
+        }
+        *self.settled.lock() = times.filter(|times| times.are_settled(SystemTime::now()));
+        Ok(())
     }
 
     /// The error of [`Self::check_unchanged`].
@@ -400,7 +412,7 @@ mod platform {
         accessat(dir, ".", Access::WRITE_OK, AtFlags::EACCESS).is_ok()
     }
 
-    /// Called before each call of the store, so it is a single system call.
+    /// Device and inode number of a file that has this name.
     pub(super) fn number(dir: &Dir, name: &str) -> std::io::Result<Option<FileNumber>> {
         match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some((found.st_dev, found.st_ino))),

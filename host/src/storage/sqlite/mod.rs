@@ -12,6 +12,7 @@
 mod apply;
 mod checkpoint;
 mod connection;
+mod directory_times;
 mod error;
 mod files;
 mod lock;
