@@ -1,5 +1,5 @@
-//! The host of commands: traits that the native host implements over its tenant, and the bundle over
-//! the component's interfaces.
+//! The host of commands: traits that the native host implements over its tenant, and the bundle
+//! over the component's interfaces.
 //!
 //! Dispatch is static, and no command is sent to another thread, so the futures need not be `Send`.
 //! A host whose calls block answers with futures that are ready at once ([`block_on`]).
@@ -54,8 +54,8 @@ pub trait CommandHost {
     /// Opens the project for a command that creates a thread: creates a missing store.
     fn open_or_create(&self) -> Result<Self::OpenProject, CommandFault>;
 
-    /// Opens the project over an empty store in memory: nothing that is tried there is written. None
-    /// for a host that has no such store.
+    /// Opens the project over an empty store in memory: nothing that is tried there is written.
+    /// None for a host that has no such store.
     fn open_rehearsal(&self) -> Result<Option<Self::OpenProject>, CommandFault>;
 
     /// Reads the file of an image, and refuses one that no model could be shown.

@@ -1,6 +1,6 @@
-//! The native side of the commands: an open project behind the traits of `threadkeep-cli`, which has
-//! the commands themselves, the run of a thread on a screen, and the commands that only a native
-//! host has.
+//! The native side of the commands: an open project behind the traits of `threadkeep-cli`, which
+//! has the commands themselves, the run of a thread on a screen, and the commands that only a
+//! native host has.
 //!
 //! No rule of the product lives here: the component refuses, and a command reports the refusal to
 //! the user.

@@ -33,12 +33,12 @@ struct PlayedProject {
 macro_rules! unplayed_calls {
     ($(fn $name:ident($($type:ty),*) -> $answer:ty;)*) => {$(
         async fn $name(&self, $(_: $type),*) -> CallResult<$answer> {
-            Err(unplayed())
+            Err(refuse_call())
         }
     )*};
 }
 
-fn unplayed() -> CallError {
+fn refuse_call() -> CallError {
     CallError::Failed(CommandFault::new("unplayed", "no run makes this call"))
 }
 
@@ -64,7 +64,7 @@ impl ProjectThreads for PlayedProject {
 
     async fn get(&self, thread: &str) -> CallResult<Thread> {
         let found = self.threads.borrow().get(thread).cloned();
-        found.ok_or_else(unplayed)
+        found.ok_or_else(refuse_call)
     }
 
     async fn entries(
@@ -108,7 +108,7 @@ impl ProjectThreads for PlayedProject {
         _: Vec<Vec<u8>>,
         _: Option<&str>,
     ) -> Result<String, CommandFault> {
-        Err(fault::from_call(&unplayed()))
+        Err(fault::from_call(&refuse_call()))
     }
 
     fn takes_images(&self, _: &str) -> bool {
@@ -157,7 +157,7 @@ impl InnerRuns for PlayedProject {
         assert_eq!((holder, steps), ("bundle-0/1", 1));
         self.inputs.borrow_mut().push(input);
         let Some(step) = self.steps.borrow_mut().pop_front() else {
-            return Err(unplayed());
+            return Err(refuse_call());
         };
         let threads = step.threads.into_iter();
         self.threads

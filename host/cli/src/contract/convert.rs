@@ -1,8 +1,8 @@
 //! Conversions between the bindings of a host and the types of commands, as a macro: every host's
 //! bindings have the same names and fields, and no type in common.
 
-/// Defines the trait `ConvertRecord` and implements it between the bindings of `wit/` and the types of
-/// [`contract`](crate::contract). The modules `types`, `registry`, `history`, `ledger`, `runner`
+/// Defines the trait `ConvertRecord` and implements it between the bindings of `wit/` and the types
+/// of [`contract`](crate::contract). The modules `types`, `registry`, `history`, `ledger`, `runner`
 /// and `transcript` of the bindings must be in scope.
 #[macro_export]
 macro_rules! convert_records {

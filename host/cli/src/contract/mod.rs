@@ -1,5 +1,6 @@
-//! The records that the component takes and answers, as far as commands use them: plain types, which
-//! each host fills from its own bindings of `wit/`. The documentation of every field is there.
+//! The records that the component takes and answers, as far as commands use them: plain types,
+//! which each host fills from its own bindings of `wit/`. The documentation of every field is
+//! there.
 //!
 //! A host converts by [`convert_records!`](crate::convert_records), which knows all fields.
 
