@@ -6,21 +6,17 @@
 //! `recover --dead`.
 
 use super::change_lines::ChangeLines;
-use super::input::{InputLine, InputLines};
-use super::session::{CommandProject, CommandSession};
-use super::view;
-use super::{chain, fault};
+use super::view::format_time;
+use super::{chain, fault, fresh_id, view};
+use crate::answer::{CommitAnswer, OpenAnswer};
+use crate::args;
+use crate::contract::{ChangeSet, CommittedChange, ExpectedVersion, RefusalKind, Thread, UnixTime};
+use crate::exit::{CommandExit, CommandFault};
+use crate::input::{InputLine, next_line};
+use crate::screen::OutputScreen;
+use crate::threads::{CallResult, CommandHost, ProjectThreads};
+use crate::token::LeaseToken;
 use std::time::Duration;
-use threadkeep::documents::format_rfc3339;
-use threadkeep::error::CallError;
-use threadkeep::tenant::Tenant;
-use threadkeep::wit;
-use threadkeep::wit::history::{ChangeSet, Expected};
-use threadkeep_cli::answer::{CommitAnswer, OpenAnswer};
-use threadkeep_cli::args;
-use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::screen::OutputScreen;
-use threadkeep_cli::token::LeaseToken;
 
 /// The environment variable that passes a token on.
 const TOKEN_VARIABLE: &str = "THREADKEEP_TOKEN";
@@ -35,20 +31,20 @@ const APPEND_TRIES_MAX: u32 = 64;
 
 /// Opens a thread for an external loop and prints the token.
 pub async fn open(
-    session: &CommandSession,
+    host: &impl CommandHost,
     open: args::OpenArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open()?;
+    let opened = host.open()?;
     let failed = |error| fault::from_thread_call(&opened, &open.thread, &error);
-    let tenant = opened.tenant();
+    let threads = &opened;
     // Not a native holder: this process ends while the loop goes on.
-    let holder = format!("{}/1", super::signal::fresh_id());
-    let deadline = deadline_after(tenant, open.time);
+    let holder = format!("{}/1", fresh_id(&opened));
+    let deadline = deadline_after(threads, open.time);
     // First the steps that can fail before the thread is held: a token that is never printed would
     // lock the thread until its deadline.
-    let thread_id = tenant.get(&open.thread).await.map_err(failed)?.id;
-    let held = tenant.open_thread(&open.thread, &holder, deadline).await;
+    let thread_id = threads.get(&open.thread).await.map_err(failed)?.id;
+    let held = threads.open_thread(&open.thread, &holder, deadline).await;
     let held = match held {
         Ok(held) => held,
         Err(error) => {
@@ -59,23 +55,23 @@ pub async fn open(
     screen.set_lost_hint(format!(
         "the token is lost with it: the lease ends after {}, or at once with `threadkeep recover \
          --dead {holder}`",
-        format_rfc3339(deadline)
+        format_time(deadline)
     ));
     Ok(screen.print_answer(&OpenAnswer {
         token: LeaseToken::new(&thread_id, held.token).to_string(),
         thread_id,
         version: held.version,
         holder,
-        deadline: format_rfc3339(deadline),
+        deadline: format_time(deadline),
         exit: CommandExit::Done,
     }))
 }
 
 /// Returns the instant that lies `time` after now.
-pub fn deadline_after(tenant: &Tenant, time: Duration) -> wit::Instant {
-    let now = tenant.context().clock.now();
+pub fn deadline_after(threads: &impl ProjectThreads, time: Duration) -> UnixTime {
+    let now = threads.now();
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-    wit::Instant {
+    UnixTime {
         seconds: now.seconds.saturating_add(seconds),
         nanos: now.nanos,
     }
@@ -83,26 +79,26 @@ pub fn deadline_after(tenant: &Tenant, time: Duration) -> wit::Instant {
 
 /// Appends the lines of standard input, one JSON object each, as one commit.
 pub async fn append(
-    session: &CommandSession,
+    host: &impl CommandHost,
     append: args::AppendArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let token = find_token(session, append.token, &append.thread)?;
-    let opened = session.open()?;
+    let token = find_token(host, append.token, &append.thread)?;
+    let opened = host.open()?;
     let failed = |error| fault::from_thread_call(&opened, &append.thread, &error);
-    let tenant = opened.tenant();
-    let thread = tenant.get(&append.thread).await.map_err(failed)?;
-    let lines = read_lines().await?;
+    let threads = &opened;
+    let thread = threads.get(&append.thread).await.map_err(failed)?;
+    let lines = read_lines(host)?;
     // Another process may append the same lines at the same time, with the same token even.
-    let change = lines.to_change(super::signal::fresh_id());
+    let change = lines.to_change(fresh_id(&opened));
     let written = match append.expected {
         Some(expected) => {
-            let expected = Expected::Exact(expected);
-            tenant
+            let expected = ExpectedVersion::Exact(expected);
+            threads
                 .append_change(&thread.id, token, expected, change)
                 .await
         }
-        None => append_to_newest(tenant, &thread, token, change).await,
+        None => append_to_newest(threads, &thread, token, change).await,
     };
     let written = match written {
         Ok(written) => written,
@@ -117,42 +113,42 @@ pub async fn append(
 /// Appends at the newest version. If another append came first, reads the new version and tries
 /// again.
 async fn append_to_newest(
-    tenant: &Tenant,
-    thread: &wit::Thread,
+    threads: &impl ProjectThreads,
+    thread: &Thread,
     token: Option<u64>,
     change: ChangeSet,
-) -> Result<wit::history::Written, CallError> {
+) -> CallResult<CommittedChange> {
     let mut newest = thread.version;
     for _ in 1..APPEND_TRIES_MAX {
-        let expected = Expected::Exact(newest);
-        let written = tenant.append_change(&thread.id, token, expected, change.clone());
+        let expected = ExpectedVersion::Exact(newest);
+        let written = threads.append_change(&thread.id, token, expected, change.clone());
         match written.await {
-            Err(CallError::Refused(wit::Error::Conflict(_))) => {
-                newest = tenant.get(&thread.id).await?.version;
+            Err(error) if error.is_refused_as(RefusalKind::Conflict) => {
+                newest = threads.get(&thread.id).await?.version;
             }
             done => return done,
         }
     }
-    let expected = Expected::Exact(newest);
-    tenant
+    let expected = ExpectedVersion::Exact(newest);
+    threads
         .append_change(&thread.id, token, expected, change)
         .await
 }
 
 /// Closes a thread that an external loop holds.
 pub async fn close(
-    session: &CommandSession,
+    host: &impl CommandHost,
     close: args::CloseArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let Some(token) = find_token(session, close.token, &close.thread)? else {
+    let Some(token) = find_token(host, close.token, &close.thread)? else {
         return Err(missing_token("a hold is ended with its token"));
     };
-    let opened = session.open()?;
+    let opened = host.open()?;
     let failed = |error| fault::from_thread_call(&opened, &close.thread, &error);
-    let tenant = opened.tenant();
-    let thread = tenant.get(&close.thread).await.map_err(failed)?.id;
-    let written = tenant
+    let threads = &opened;
+    let thread = threads.get(&close.thread).await.map_err(failed)?.id;
+    let written = threads
         .close_thread(&thread, token, close.outcome.as_str(), close.result)
         .await;
     match written {
@@ -162,9 +158,9 @@ pub async fn close(
 }
 
 async fn answer_written(
-    opened: &CommandProject,
+    opened: &impl ProjectThreads,
     thread_id: String,
-    written: wit::history::Written,
+    written: CommittedChange,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     opened.refresh_documents(&thread_id, screen).await;
@@ -191,11 +187,11 @@ pub fn missing_token(what: &str) -> CommandFault {
 /// Returns the number of the token in the option, or else in the environment variable; none if
 /// neither is set.
 pub fn find_token(
-    session: &CommandSession,
+    host: &impl CommandHost,
     option: Option<LeaseToken>,
     thread: &str,
 ) -> Result<Option<u64>, CommandFault> {
-    let token = match (option, session.environment().get(TOKEN_VARIABLE)) {
+    let token = match (option, host.variable(TOKEN_VARIABLE).as_deref()) {
         (Some(token), _) => token,
         (None, None | Some("")) => return Ok(None),
         (None, Some(text)) => text.parse().map_err(|wrong| {
@@ -208,11 +204,11 @@ pub fn find_token(
 }
 
 /// Reads the lines of standard input that are not empty.
-async fn read_lines() -> Result<ChangeLines, CommandFault> {
-    let mut input = InputLines::start();
+fn read_lines(host: &impl CommandHost) -> Result<ChangeLines, CommandFault> {
+    let mut input = host.input();
     let mut lines = ChangeLines::default();
     let (mut number, mut bytes) = (0, 0);
-    while let Some(line) = input.next().await {
+    while let Some(line) = next_line(&mut input) {
         number += 1;
         let line = match line {
             InputLine::Text(line) => line,

@@ -1,16 +1,13 @@
 //! `demo`: runs a small project in a temporary directory from end to end, then removes it. It needs
 //! no network and no key.
 
-use super::session::CommandSession;
-use super::temporary::TemporaryDirectory;
-use super::{drive, run, show, transcript};
-use std::path::Path;
-use threadkeep::authority::ProjectDir;
-use threadkeep::wit::registry::Draft;
-use threadkeep_cli::answer::{CommandAnswer, DemoAnswer};
-use threadkeep_cli::args::{TranscriptArgs, TranscriptFormat};
-use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::screen::OutputScreen;
+use super::{run, show, transcript};
+use crate::answer::{CommandAnswer, DemoAnswer};
+use crate::args::{TranscriptArgs, TranscriptFormat};
+use crate::contract::ThreadDraft;
+use crate::exit::{CommandExit, CommandFault};
+use crate::screen::OutputScreen;
+use crate::threads::{CommandHost, RunOrder, ThreadRuns};
 
 /// Name and content of each file of the project.
 const FILES: [(&str, &str); 5] = [
@@ -26,34 +23,19 @@ const EVENTS: u32 = 6;
 
 /// Runs the tour.
 pub async fn demo(
-    session: &CommandSession,
+    host: &impl CommandHost,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let common = session.common();
-    for (given, option) in [
-        (common.project.is_some(), "--project"),
-        (common.store.is_some(), "--store"),
-        (common.provider.is_some(), "--provider"),
-    ] {
-        if given {
-            let message =
-                format!("demo brings its own project, store and answers: {option} cannot be given");
-            return Err(CommandFault::usage(message).with_hint("threadkeep demo"));
-        }
-    }
-    let temporary = TemporaryDirectory::create(session, "demo")?;
-    for (path, text) in FILES {
-        temporary.write(path, text)?;
-    }
-    print_introduction(temporary.path(), screen);
-    let answer = run_tour(session, &temporary, screen).await;
-    temporary.remove(screen);
+    let demo = host.create_demo(&FILES)?;
+    print_introduction(&host.describe_demo(&demo), screen);
+    let answer = run_tour(host, &demo, screen).await;
+    host.remove_demo(demo, screen);
     Ok(screen.print_answer(&answer?))
 }
 
-fn print_introduction(path: &Path, screen: &mut OutputScreen) {
+fn print_introduction(place: &str, screen: &mut OutputScreen) {
     screen.print_line("A project is a directory with .ai in it. This one is in");
-    screen.print_line(&format!("{} and is removed at the end.", path.display()));
+    screen.print_line(place);
     for (path, text) in FILES {
         if path.ends_with(".md") || path.starts_with("notes") {
             screen.print_line("");
@@ -70,22 +52,26 @@ fn print_introduction(path: &Path, screen: &mut OutputScreen) {
     screen.print_line("tools, the accounts and the records are real.");
 }
 
-async fn run_tour(
-    session: &CommandSession,
-    temporary: &TemporaryDirectory,
+async fn run_tour<H: CommandHost>(
+    host: &H,
+    demo: &H::DemoDirectory,
     screen: &mut OutputScreen,
 ) -> Result<DemoAnswer, CommandFault> {
-    let project = ProjectDir::from_dir(temporary.clone_dir()?);
-    let opened = session.open_directory(&project)?;
+    let opened = host.open_demo(demo)?;
     screen.print_line("");
     screen.print_line("$ threadkeep run tour --input word=coffee");
-    let draft = Draft {
+    let draft = ThreadDraft {
+        directive: Some("tour".to_owned()),
         title: Some("A tour of threadkeep".to_owned()),
         inputs: Some(r#"{"word": "coffee"}"#.to_owned()),
-        ..Draft::for_directive("tour")
+        ..ThreadDraft::default()
     };
     let thread = run::create_thread(&opened, draft).await?;
-    let run = drive::run(&opened, &thread, None, screen).await?;
+    let order = RunOrder {
+        thread: thread.clone(),
+        ..RunOrder::default()
+    };
+    let run = opened.perform(order, screen).await?.answer;
     print_run(&run, screen);
     screen.print_line("");
     screen.print_line(&format!("$ threadkeep show {thread} --events {EVENTS}"));

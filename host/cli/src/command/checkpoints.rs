@@ -1,27 +1,26 @@
 //! `checkpoints`: the committed versions of a thread; and `fork`, which begins a new one there.
 
-use super::session::{CommandProject, CommandSession};
-use super::thread_path::load_last_entries;
+use super::thread_path::{load_last_entries, path_of};
+use super::view::format_time;
 use super::{chain, fault, view};
+use crate::answer::{CheckpointRow, CheckpointsAnswer, ForkAnswer};
+use crate::args;
+use crate::contract::{Entry, Thread};
+use crate::exit::{CommandExit, CommandFault};
+use crate::money;
+use crate::screen::OutputScreen;
+use crate::threads::{CommandHost, ProjectThreads};
 use serde_json::{Value, json};
 use std::time::Duration;
-use threadkeep::documents::format_rfc3339;
-use threadkeep::thread_path::ThreadPath;
-use threadkeep::wit;
-use threadkeep::wit::history::Entry;
-use threadkeep_cli::answer::{CheckpointRow, CheckpointsAnswer, ForkAnswer};
-use threadkeep_cli::args;
-use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::money;
-use threadkeep_cli::screen::OutputScreen;
+use threadkeep_units::thread_path::ThreadPath;
 
 /// Lists the committed versions of a thread, newest first.
 pub async fn checkpoints(
-    session: &CommandSession,
+    host: &impl CommandHost,
     asked: args::CheckpointsArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open_to_read(screen)?;
+    let opened = host.open_to_read(screen)?;
     let thread = load_record(&opened, &asked.thread).await?;
     let until = asked.at.unwrap_or(thread.version);
     let entries = match until {
@@ -30,7 +29,7 @@ pub async fn checkpoints(
         // One more tells where a further call goes on.
         until => load_last_entries(&opened, &thread, until, asked.limit + 1).await?,
     };
-    let path = ThreadPath::of(&thread);
+    let path = path_of(&thread);
     let rows = entries.iter().map(|entry| checkpoint_row(&path, entry));
     let mut rows: Vec<CheckpointRow> = rows.rev().collect();
     let next = rows.get(asked.limit as usize).map(|row| row.version);
@@ -51,7 +50,7 @@ pub fn checkpoint_row(path: &ThreadPath, entry: &Entry) -> CheckpointRow {
         version: entry.version,
         thread_id: path.owner_of(entry.version).to_owned(),
         reason: entry.reason.clone(),
-        time: format_rfc3339(entry.time),
+        time: format_time(entry.time),
         hash: entry.hash.clone(),
         input_tokens: None,
         output_tokens: None,
@@ -62,18 +61,15 @@ pub fn checkpoint_row(path: &ThreadPath, entry: &Entry) -> CheckpointRow {
 
 /// Begins a thread as another was at a version.
 pub async fn fork(
-    session: &CommandSession,
+    host: &impl CommandHost,
     asked: args::ForkArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open()?;
+    let opened = host.open()?;
     let thread = load_record(&opened, &asked.thread).await?;
     let version = asked.at.unwrap_or(thread.version);
     let change = fork_change(&asked).to_string();
-    let forked = opened
-        .tenant()
-        .fork_at(&thread.id, version, Some(change))
-        .await;
+    let forked = opened.fork_at(&thread.id, version, Some(change)).await;
     let forked = forked.map_err(|error| fault::from_thread_call(&opened, &thread.id, &error))?;
     opened.refresh_documents(&forked.id, screen).await;
     let continued_in = chain::name_tip(&opened, &asked.thread, "fork", screen).await;
@@ -103,7 +99,7 @@ fn fork_change(asked: &args::ForkArgs) -> Value {
     })
 }
 
-async fn load_record(opened: &CommandProject, thread: &str) -> Result<wit::Thread, CommandFault> {
-    let found = opened.tenant().get(thread).await;
+async fn load_record(opened: &impl ProjectThreads, thread: &str) -> Result<Thread, CommandFault> {
+    let found = opened.get(thread).await;
     found.map_err(|error| fault::from_thread_call(opened, thread, &error))
 }

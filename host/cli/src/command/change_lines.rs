@@ -4,11 +4,9 @@
 //! operation, `snapshot` a whole document. Any other line is given to the component as an event,
 //! which says what is wrong with it.
 
+use crate::contract::{CallError, ChangeSet, RefusalKind};
+use crate::exit::CommandFault;
 use serde_json::Value;
-use threadkeep::error::CallError;
-use threadkeep::wit;
-use threadkeep::wit::history::ChangeSet;
-use threadkeep_cli::exit::CommandFault;
 
 /// The lines of one append, each with its number on standard input.
 #[derive(Debug, Default)]
@@ -59,8 +57,12 @@ impl ChangeLines {
 
     /// Replaces the place that the component refused by the line of standard input.
     pub fn with_line_number(&self, error: CallError) -> CallError {
-        let CallError::Refused(wit::Error::Invalid(mut wrong)) = error else {
-            return error;
+        let (mut wrong, place) = match error {
+            CallError::Refused(refusal) if refusal.kind == RefusalKind::Invalid => {
+                let place = refusal.text("field").unwrap_or_default().to_owned();
+                (refusal, place)
+            }
+            error => return error,
         };
         let kinds = [
             ("events[", &self.events),
@@ -68,11 +70,11 @@ impl ChangeLines {
             ("change.operations[", &self.operations),
         ];
         let mut found = kinds.iter().filter_map(|(prefix, lines)| {
-            let (index, field) = split_place(&wrong.field, prefix)?;
+            let (index, field) = split_place(&place, prefix)?;
             Some((lines.get(index)?.0, field.to_owned()))
         });
         let found = found.next().or_else(|| {
-            let field = wrong.field.strip_prefix("change.snapshot")?;
+            let field = place.strip_prefix("change.snapshot")?;
             Some((self.snapshot.as_ref()?.0, format!("snapshot{field}")))
         });
         if let Some((line, field)) = found {
@@ -81,10 +83,10 @@ impl ChangeLines {
                 field => format!("line {line} of standard input: {field}"),
             };
             // The sentence begins with the field.
-            wrong.message = wrong.message.replacen(&wrong.field, &named, 1);
-            wrong.field = named;
+            wrong.message = wrong.message.replacen(&place, &named, 1);
+            wrong.details["field"] = named.into();
         }
-        CallError::Refused(wit::Error::Invalid(wrong))
+        CallError::Refused(wrong)
     }
 }
 
@@ -100,6 +102,8 @@ fn split_place<'a>(place: &'a str, prefix: &str) -> Option<(usize, &'a str)> {
 mod tests {
     use super::super::fault;
     use super::*;
+    use crate::contract::CallRefusal;
+    use serde_json::json;
 
     fn lines() -> ChangeLines {
         let mut lines = ChangeLines::default();
@@ -157,11 +161,12 @@ mod tests {
                 "line 7 of standard input: snapshot.run is wrong",
             ),
         ] {
-            let error = CallError::Refused(wit::Error::Invalid(wit::InvalidValue {
-                field: field.to_owned(),
-                message: format!("{field}{problem}"),
-                ..wit::InvalidValue::default()
-            }));
+            let error = CallError::Refused(CallRefusal::from_record(
+                ("invalid", String::new()),
+                (format!("{field}{problem}"), String::new()),
+                None,
+                &json!({"field": field}).to_string(),
+            ));
             let fault = fault::from_call(&lines().with_line_number(error));
             assert_eq!(fault.message, expected);
         }

@@ -6,19 +6,18 @@
 //! and the command refuses it before a signal is sent.
 
 use super::chain::MeantThread;
-use super::images::MessageImages;
-use super::session::{CommandProject, CommandSession};
-use super::{chain, fault, view};
-use threadkeep::wit;
-use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::{
+use super::message_images::MessageImages;
+use super::{chain, fault, fresh_id, view};
+use crate::answer::{
     CapKind, SignalAnswer, ThreadAnswer, UnreadableRow, advised_code, has_ended, repeats_in_vain,
 };
-use threadkeep_cli::args;
-use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::inputs;
-use threadkeep_cli::money;
-use threadkeep_cli::screen::OutputScreen;
+use crate::args;
+use crate::contract::{RaisedCaps, SignalContent, StopCause, Thread, ThreadLimits};
+use crate::exit::{CommandExit, CommandFault};
+use crate::inputs;
+use crate::money;
+use crate::screen::OutputScreen;
+use crate::threads::{CommandHost, ProjectThreads};
 
 const MILLIS_PER_SECOND: u64 = 1_000;
 /// Most threads that are named because they have not ended; the others are counted.
@@ -26,7 +25,7 @@ const LEFT_NAMED_MAX: usize = 20;
 
 /// Raises caps of a thread.
 pub async fn raise(
-    session: &CommandSession,
+    host: &impl CommandHost,
     raise: args::RaiseArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
@@ -35,23 +34,23 @@ pub async fn raise(
             "name one or more of --turns, --tokens, --spend, --spawns, --depth and --duration",
         ));
     }
-    let opened = session.open()?;
+    let opened = host.open()?;
     let done = "its caps are raised";
     let meant = chain::find_meant_thread(&opened, &raise.thread, done, screen).await;
     let failed = |error| fault::from_thread_call(&opened, &meant.id, &error);
-    let thread = opened.tenant().get(&meant.id).await.map_err(failed)?;
+    let thread = opened.get(&meant.id).await.map_err(failed)?;
     let caps = view::caps(&raise.caps);
     // A thread that has ended takes no signal; the component reports that.
     if thread.outcome.is_none() {
         check_raise(&thread, &caps)?;
     }
     let through = raise.through;
-    let what = SignalKind::Raise(wit::runner::Raised { caps, through });
+    let what = SignalContent::Raise(RaisedCaps { caps, through });
     send_signal(&opened, meant, "raise", what, screen).await
 }
 
 /// Refuses caps that would not lift anything.
-fn check_raise(thread: &wit::Thread, caps: &wit::Limits) -> Result<(), CommandFault> {
+fn check_raise(thread: &Thread, caps: &ThreadLimits) -> Result<(), CommandFault> {
     let now = &thread.limits;
     let wide = |count: Option<u32>| count.map(u64::from);
     for (option, new, force) in [
@@ -91,8 +90,8 @@ fn check_raise(thread: &wit::Thread, caps: &wit::Limits) -> Result<(), CommandFa
 }
 
 /// Returns the caps in force once `caps` are set.
-fn merge_caps(now: &wit::Limits, caps: &wit::Limits) -> wit::Limits {
-    wit::Limits {
+fn merge_caps(now: &ThreadLimits, caps: &ThreadLimits) -> ThreadLimits {
+    ThreadLimits {
         turns: caps.turns.or(now.turns),
         tokens: caps.tokens.or(now.tokens),
         spend: caps.spend.or(now.spend),
@@ -104,7 +103,7 @@ fn merge_caps(now: &wit::Limits, caps: &wit::Limits) -> wit::Limits {
 
 /// Returns the cap that a suspended thread would still have reached under these limits, and the
 /// value that it must exceed, as the component says.
-fn find_reached_cap(thread: &wit::Thread, limits: &wit::Limits) -> Option<(CapKind, u64)> {
+fn find_reached_cap(thread: &Thread, limits: &ThreadLimits) -> Option<(CapKind, u64)> {
     let cause = thread.cause.as_ref()?;
     let (floor, cap) = (cause.raise_above?, CapKind::from_code(&cause.code)?);
     let now = fault::cap_of(limits, cap)?;
@@ -134,41 +133,41 @@ fn format_cap(option: &str, value: u64) -> String {
 
 /// Cancels a thread: it ends when its current step is done.
 pub async fn cancel(
-    session: &CommandSession,
+    host: &impl CommandHost,
     named: args::ThreadArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open()?;
+    let opened = host.open()?;
     let meant = chain::find_meant_thread(&opened, &named.thread, "it is cancelled", screen).await;
-    send_signal(&opened, meant, "cancel", SignalKind::Cancel, screen).await
+    send_signal(&opened, meant, "cancel", SignalContent::Cancel, screen).await
 }
 
 /// Kills a thread: it ends at once.
 pub async fn kill(
-    session: &CommandSession,
+    host: &impl CommandHost,
     named: args::ThreadArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open()?;
+    let opened = host.open()?;
     let meant = chain::find_meant_thread(&opened, &named.thread, "it is killed", screen).await;
-    send_signal(&opened, meant, "kill", SignalKind::Kill, screen).await
+    send_signal(&opened, meant, "kill", SignalContent::Kill, screen).await
 }
 
 /// Sends a message to a thread.
 pub async fn message(
-    session: &CommandSession,
+    host: &impl CommandHost,
     message: args::MessageArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let text = inputs::user_message(&message.text)?;
-    let images = MessageImages::read(&message.image)?;
-    let opened = session.open()?;
+    let images = MessageImages::read(host, &message.image)?;
+    let opened = host.open()?;
     let done = "the message goes";
     let meant = chain::find_meant_thread(&opened, &message.thread, done, screen).await;
     let shown = match message.image.is_empty() {
         true => None,
         false => {
-            let thread = opened.tenant().get(&meant.id).await;
+            let thread = opened.get(&meant.id).await;
             let thread =
                 thread.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
             images.check_model(&opened, &thread.model)?;
@@ -176,20 +175,20 @@ pub async fn message(
             images.into_message(&opened, &thread.id, text).await?
         }
     };
-    let what = SignalKind::Message(shown.unwrap_or(text));
+    let what = SignalContent::Message(shown.unwrap_or(text));
     send_signal(&opened, meant, "message", what, screen).await
 }
 
 /// Sets or removes the title of a thread.
 pub async fn title(
-    session: &CommandSession,
+    host: &impl CommandHost,
     title: args::TitleArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open()?;
+    let opened = host.open()?;
     let done = "the title is set";
     let mut meant = chain::find_meant_thread(&opened, &title.thread, done, screen).await;
-    let titled = opened.tenant().set_tip_title(&mut meant.id, title.text);
+    let titled = opened.set_tip_title(&mut meant.id, title.text);
     let titled = titled.await;
     let titled = titled.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
     opened.refresh_documents(&titled.id, screen).await;
@@ -199,15 +198,17 @@ pub async fn title(
 }
 
 async fn send_signal(
-    opened: &CommandProject,
+    opened: &impl ProjectThreads,
     mut meant: MeantThread,
     name: &str,
-    what: SignalKind,
+    what: SignalContent,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let tenant = opened.tenant();
-    let ends = matches!(what, SignalKind::Cancel | SignalKind::Kill);
-    let sent = tenant.signal_tip(&mut meant.id, &fresh_id(), what).await;
+    let threads = opened;
+    let ends = matches!(what, SignalContent::Cancel | SignalContent::Kill);
+    let sent = threads
+        .signal_tip(&mut meant.id, &fresh_id(threads), what)
+        .await;
     meant.note_moved("the signal goes", screen);
     let thread = meant.id.as_str();
     let failed = |error| fault::from_thread_call(opened, thread, &error);
@@ -222,7 +223,7 @@ async fn send_signal(
         true => propagate_to_children(opened, thread, screen).await,
         false => EndPropagation::default(),
     };
-    let record = tenant.get(thread).await.map_err(failed)?;
+    let record = threads.get(thread).await.map_err(failed)?;
     opened.refresh_documents(&record.id, screen).await;
     // A message makes another request of the one that has failed.
     let in_vain = name == "raise" && record.cause.as_ref().is_some_and(is_in_vain);
@@ -256,14 +257,14 @@ async fn send_signal(
 /// Ends what lies below a thread that cannot be ended itself, because a record of it is missing or
 /// cannot be read. The component has told its children; the fault then says who has not ended.
 async fn end_below(
-    opened: &CommandProject,
+    opened: &impl ProjectThreads,
     thread: &str,
     fault: CommandFault,
     screen: &mut OutputScreen,
 ) -> CommandFault {
-    let tenant = opened.tenant();
+    let threads = opened;
     // Nothing was told where the records are sound, or where no thread of this name ever was.
-    if tenant.get(thread).await.is_ok() || tenant.tree(thread, None).await.is_err() {
+    if threads.get(thread).await.is_ok() || threads.tree(thread, None).await.is_err() {
         return fault;
     }
     let propagation = propagate_to_children(opened, thread, screen).await;
@@ -275,7 +276,7 @@ async fn end_below(
     }
     let (mut ended, mut left, mut cursor) = (0_u64, Vec::new(), None);
     loop {
-        let page = match tenant.tree(thread, cursor).await {
+        let page = match threads.tree(thread, cursor).await {
             Ok(page) => page,
             Err(error) => {
                 left.push(format!("the rest cannot be read ({error})"));
@@ -313,7 +314,7 @@ async fn end_below(
 }
 
 /// Returns true if a resume after a raise would only repeat what has failed.
-fn is_in_vain(cause: &wit::Cause) -> bool {
+fn is_in_vain(cause: &StopCause) -> bool {
     repeats_in_vain(advised_code(&cause.code, cause.failure.as_deref()))
 }
 
@@ -329,15 +330,15 @@ struct EndPropagation {
 /// Propagates the end of a thread to the threads that it spawned. An intent that cannot be
 /// propagated now is in the records, for `recover` and the next run.
 async fn propagate_to_children(
-    opened: &CommandProject,
+    opened: &impl ProjectThreads,
     thread: &str,
     screen: &mut OutputScreen,
 ) -> EndPropagation {
-    let tenant = opened.tenant();
+    let threads = opened;
     let mut propagation = EndPropagation::default();
-    let mut told = match tenant.sweep_all(Some(thread)).await {
+    let mut told = match threads.sweep_all(Some(thread)).await {
         Ok(swept) => {
-            let unreadable = swept.unreadable.into_iter();
+            let unreadable = swept.into_iter();
             propagation.unreadable = unreadable.map(view::unreadable).collect();
             Ok(None)
         }
@@ -345,7 +346,7 @@ async fn propagate_to_children(
     };
     loop {
         let page = match told {
-            Ok(cursor) => tenant.tree(thread, cursor).await,
+            Ok(cursor) => threads.tree(thread, cursor).await,
             Err(error) => Err(error),
         };
         let page = match page {
@@ -363,12 +364,4 @@ async fn propagate_to_children(
             cursor => told = Ok(cursor),
         }
     }
-}
-
-/// Creates an id for a signal that is sent once.
-pub fn fresh_id() -> String {
-    let mut bytes = [0_u8; 8];
-    // The component needs random numbers as well; a repeated id with the same content is harmless.
-    let _ = getrandom::fill(&mut bytes);
-    format!("cli-{:016x}", u64::from_be_bytes(bytes))
 }

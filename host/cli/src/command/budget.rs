@@ -2,16 +2,13 @@
 //! as a shell script.
 
 use super::list::forks_of;
-use super::session::{CommandProject, CommandSession};
 use super::{chain, external_loop, fault, tree_totals, view};
-use threadkeep::driver::ThreadCosts;
-use threadkeep::error::CallError;
-use threadkeep::tenant::Tenant;
-use threadkeep::wit::{self, ledger};
-use threadkeep_cli::answer::{BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer};
-use threadkeep_cli::args::{self, BudgetCommand};
-use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::screen::OutputScreen;
+use crate::answer::{BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer};
+use crate::args::{self, BudgetCommand};
+use crate::contract::{CallBill, CostEstimate, ModelCall, RefusalKind, TokenUsage, TreeBranch};
+use crate::exit::{CommandExit, CommandFault};
+use crate::screen::OutputScreen;
+use crate::threads::{CallResult, CommandHost, ProjectThreads};
 
 /// Most threads that `tree` shows in one answer, plus at most one page of the component. A terminal
 /// shows no more either, and a cursor continues the list.
@@ -21,48 +18,48 @@ const FORKS_NAMED_MAX: u32 = 50;
 
 /// Performs one of the `budget` commands.
 pub async fn budget(
-    session: &CommandSession,
+    host: &impl CommandHost,
     budget: args::BudgetArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     match budget.command {
-        BudgetCommand::Show(named) => show(session, named, screen).await,
-        BudgetCommand::Hold(asked) => hold(session, asked, screen).await,
+        BudgetCommand::Show(named) => show(host, named, screen).await,
+        BudgetCommand::Hold(asked) => hold(host, asked, screen).await,
         BudgetCommand::Settle(settle) => {
             let bill = to_bill(&settle.bill);
-            settle_or_release(session, &settle.thread, settle.call, Some(bill), screen).await
+            settle_or_release(host, &settle.thread, settle.call, Some(bill), screen).await
         }
         BudgetCommand::Release(release) => {
-            settle_or_release(session, &release.thread, release.call, None, screen).await
+            settle_or_release(host, &release.thread, release.call, None, screen).await
         }
     }
 }
 
 async fn show(
-    session: &CommandSession,
+    host: &impl CommandHost,
     named: args::ThreadArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open_to_read(screen)?;
+    let opened = host.open_to_read(screen)?;
     let failed = |error| fault::from_thread_call(&opened, &named.thread, &error);
-    let tenant = opened.tenant();
-    let thread = tenant.get(&named.thread).await.map_err(failed)?;
-    let account = tenant.account(&thread.id).await.map_err(failed)?;
-    let tree = tree_totals::load_totals(tenant, &thread.id)
+    let threads = &opened;
+    let thread = threads.get(&named.thread).await.map_err(failed)?;
+    let account = threads.account(&thread.id).await.map_err(failed)?;
+    let tree = tree_totals::load_totals(threads, &thread.id)
         .await
         .map_err(failed)?;
     // The account may belong to a thread above, under which other threads spend as well.
     let of_account = match account.chain == thread.id {
         true => tree.spend,
         false => {
-            let owner = tree_totals::load_totals(tenant, &account.chain).await;
+            let owner = tree_totals::load_totals(threads, &account.chain).await;
             owner.map_err(failed)?.spend
         }
     };
     let continued_in = chain::name_tip(&opened, &named.thread, "budget show", screen).await;
     Ok(screen.print_answer(&BudgetAnswer {
         continued_in,
-        cost: view::cost(&ThreadCosts::from_thread(&thread)),
+        cost: view::cost(&thread.cost),
         thread_id: thread.id,
         status: thread.status,
         own: account.chain == thread.chain,
@@ -75,22 +72,22 @@ async fn show(
 }
 
 async fn hold(
-    session: &CommandSession,
+    host: &impl CommandHost,
     hold: args::HoldArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let Some(token) = external_loop::find_token(session, hold.token, &hold.thread)? else {
+    let Some(token) = external_loop::find_token(host, hold.token, &hold.thread)? else {
         return Err(external_loop::missing_token(
             "money is held with the token of the lease",
         ));
     };
-    let opened = session.open()?;
+    let opened = host.open()?;
     let failed = |error| fault::from_thread_call(&opened, &hold.thread, &error);
-    let tenant = opened.tenant();
-    let thread = tenant.get(&hold.thread).await.map_err(failed)?.id;
-    let deadline = external_loop::deadline_after(tenant, hold.time);
+    let threads = &opened;
+    let thread = threads.get(&hold.thread).await.map_err(failed)?.id;
+    let deadline = external_loop::deadline_after(threads, hold.time);
     let asked = hold.estimate;
-    let held = tenant
+    let held = threads
         .hold(&thread, token, &hold.key, to_estimate(asked), deadline)
         .await;
     let held = match held {
@@ -113,21 +110,21 @@ async fn hold(
 
 /// Converts the command line's estimate. The argument parser ensures that a model or an amount is
 /// given.
-fn to_estimate(asked: args::EstimateArgs) -> ledger::Estimate {
+fn to_estimate(asked: args::EstimateArgs) -> CostEstimate {
     match asked.model {
-        Some(model) => ledger::Estimate::Tokens(ledger::ModelCall {
+        Some(model) => CostEstimate::Tokens(ModelCall {
             model,
             input: asked.input.unwrap_or_default(),
             output: asked.output.unwrap_or_default(),
         }),
-        None => ledger::Estimate::Amount(asked.amount.unwrap_or_default()),
+        None => CostEstimate::Amount(asked.amount.unwrap_or_default()),
     }
 }
 
-fn to_bill(told: &args::BillArgs) -> ledger::Bill {
+fn to_bill(told: &args::BillArgs) -> CallBill {
     match told.amount {
-        Some(amount) => ledger::Bill::Amount(amount),
-        None => ledger::Bill::Usage(wit::Usage {
+        Some(amount) => CallBill::Amount(amount),
+        None => CallBill::Usage(TokenUsage {
             input: told.input.unwrap_or_default(),
             output: told.output.unwrap_or_default(),
             read: told.cache_read.unwrap_or_default(),
@@ -139,19 +136,19 @@ fn to_bill(told: &args::BillArgs) -> ledger::Bill {
 
 /// Settles a call with its bill, or releases it if nothing was sent (`bill` is none).
 async fn settle_or_release(
-    session: &CommandSession,
+    host: &impl CommandHost,
     thread: &str,
     call: u64,
-    bill: Option<ledger::Bill>,
+    bill: Option<CallBill>,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open()?;
+    let opened = host.open()?;
     let failed = |error| fault::from_thread_call(&opened, thread, &error);
-    let tenant = opened.tenant();
-    let thread_id = tenant.get(thread).await.map_err(failed)?.id;
+    let threads = &opened;
+    let thread_id = threads.get(thread).await.map_err(failed)?.id;
     let version = match bill {
-        Some(bill) => tenant.settle(&thread_id, call, bill).await,
-        None => tenant.release(&thread_id, call).await,
+        Some(bill) => threads.settle(&thread_id, call, bill).await,
+        None => threads.release(&thread_id, call).await,
     };
     let version = version.map_err(failed)?;
     opened.refresh_documents(&thread_id, screen).await;
@@ -165,27 +162,23 @@ async fn settle_or_release(
 
 /// Shows a thread and all threads that it spawned.
 pub async fn tree(
-    session: &CommandSession,
+    host: &impl CommandHost,
     tree: args::TreeArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open_to_read(screen)?;
+    let opened = host.open_to_read(screen)?;
     let answer = load_tree(&opened, &tree).await;
     let answer = answer.map_err(|error| fault::from_thread_call(&opened, &tree.thread, &error))?;
     Ok(screen.print_answer(&answer))
 }
 
-async fn load_tree(
-    opened: &CommandProject,
-    tree: &args::TreeArgs,
-) -> Result<TreeAnswer, CallError> {
-    let tenant = opened.tenant();
+async fn load_tree(threads: &impl ProjectThreads, tree: &args::TreeArgs) -> CallResult<TreeAnswer> {
     let (mut rows, mut cursor) = (TreeRows::default(), tree.cursor.clone());
     let mut unreadable = Vec::new();
     let mut drawn = AncestorAccounts::default();
     let mut more = None;
     loop {
-        let page = tenant.tree(&tree.thread, cursor).await?;
+        let page = threads.tree(&tree.thread, cursor).await?;
         drawn.is_whole = page.unreadable.is_empty();
         unreadable.extend(page.unreadable.into_iter().map(view::unreadable));
         for branch in page.branches {
@@ -195,7 +188,7 @@ async fn load_tree(
                 rows.add_spend(branch.depth, branch.spend);
                 continue;
             }
-            let draws_on = drawn.account_of(tenant, &branch).await?;
+            let draws_on = drawn.account_of(threads, &branch).await?;
             rows.push(branch, draws_on);
         }
         cursor = page.cursor;
@@ -207,7 +200,7 @@ async fn load_tree(
         }
     }
     Ok(TreeAnswer {
-        forks: list_forks(opened, &tree.thread).await?,
+        forks: list_forks(threads, &tree.thread).await?,
         threads: rows.into_rows(),
         unreadable,
         cursor: more,
@@ -217,13 +210,11 @@ async fn load_tree(
 
 /// Names the newest forks of the chain of a thread; none where its record cannot be read, which the
 /// tree itself tells.
-async fn list_forks(opened: &CommandProject, thread: &str) -> Result<Vec<String>, CallError> {
-    let Ok(record) = opened.tenant().get(thread).await else {
+async fn list_forks(opened: &impl ProjectThreads, thread: &str) -> CallResult<Vec<String>> {
+    let Ok(record) = opened.get(thread).await else {
         return Ok(Vec::new());
     };
-    let forks = opened
-        .tenant()
-        .list(forks_of(&record.chain), FORKS_NAMED_MAX, None);
+    let forks = opened.list(forks_of(&record.chain), FORKS_NAMED_MAX, None);
     Ok(forks.await?.threads.into_iter().map(|row| row.id).collect())
 }
 
@@ -236,7 +227,7 @@ struct TreeRows {
 }
 
 impl TreeRows {
-    fn push(&mut self, branch: ledger::Branch, draws_on: String) {
+    fn push(&mut self, branch: TreeBranch, draws_on: String) {
         self.add_spend(branch.depth, branch.spend);
         self.open.push(self.threads.len());
         self.threads.push(BranchRow {
@@ -286,9 +277,9 @@ const UNREADABLE_ACCOUNT: &str = "an account that cannot be read";
 impl AncestorAccounts {
     async fn account_of(
         &mut self,
-        tenant: &Tenant,
-        branch: &ledger::Branch,
-    ) -> Result<String, CallError> {
+        threads: &impl ProjectThreads,
+        branch: &TreeBranch,
+    ) -> CallResult<String> {
         let depth = usize::try_from(branch.depth).unwrap_or(usize::MAX);
         let above = depth.checked_sub(1);
         let above = above.and_then(|above| self.chains.get(above));
@@ -297,9 +288,11 @@ impl AncestorAccounts {
             (Some(account), _) => account.chain.clone(),
             (None, Some(above)) => above,
             // The first thread of a later page, or of a subtree.
-            (None, None) => match tenant.account(&branch.thread).await {
+            (None, None) => match threads.account(&branch.thread).await {
                 Ok(account) => account.chain,
-                Err(CallError::Refused(wit::Error::Corrupt(_))) => UNREADABLE_ACCOUNT.to_owned(),
+                Err(error) if error.is_refused_as(RefusalKind::Corrupt) => {
+                    UNREADABLE_ACCOUNT.to_owned()
+                }
                 Err(error) => return Err(error),
             },
         };

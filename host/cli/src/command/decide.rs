@@ -2,40 +2,38 @@
 //! goes on in this process.
 
 use super::chain::{self, MeantThread};
-use super::session::{CommandProject, CommandSession};
-use super::signal::fresh_id;
-use super::{drive, fault, run, view};
+use super::{fault, fresh_id, run, view};
+use crate::answer::{ChargedRow, DecisionAnswer, ThreadNeeds, describe_decision};
+use crate::args;
+use crate::contract::{SignalContent, Thread};
+use crate::exit::{CommandExit, CommandFault};
+use crate::screen::OutputScreen;
+use crate::threads::{CommandHost, ProjectThreads, RunOrder, ThreadRuns};
 use serde_json::{Value, json};
-use threadkeep::wit;
-use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::{ChargedRow, DecisionAnswer, ThreadNeeds, describe_decision};
-use threadkeep_cli::args;
-use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::screen::OutputScreen;
 
 /// Allows calls.
 pub async fn approve(
-    session: &CommandSession,
+    host: &impl CommandHost,
     approve: args::ApproveArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let (thread, decision) = PersonDecision::from_args("approve", approve.decided);
-    decide(session, &thread, decision, screen).await
+    decide(host, &thread, decision, screen).await
 }
 
 /// Refuses calls.
 pub async fn deny(
-    session: &CommandSession,
+    host: &impl CommandHost,
     deny: args::DenyArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let (thread, decision) = PersonDecision::from_args("deny", deny.decided);
-    decide(session, &thread, decision, screen).await
+    decide(host, &thread, decision, screen).await
 }
 
 /// Gives a call its result.
 pub async fn answer(
-    session: &CommandSession,
+    host: &impl CommandHost,
     answer: args::AnswerArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
@@ -48,7 +46,7 @@ pub async fn answer(
         all: false,
         goes_on,
     };
-    decide(session, &thread, decision, screen).await
+    decide(host, &thread, decision, screen).await
 }
 
 /// A decision as the user has named it.
@@ -98,7 +96,7 @@ impl PersonDecision {
     /// Returns the calls that are meant: those that are named, all, or the only one that waits.
     fn choose_calls(
         &self,
-        thread: &wit::Thread,
+        thread: &Thread,
         needs: &ThreadNeeds,
     ) -> Result<Vec<String>, CommandFault> {
         let waiting = needs.calls();
@@ -143,15 +141,15 @@ impl PersonDecision {
 }
 
 async fn decide(
-    session: &CommandSession,
+    host: &impl CommandHost,
     thread: &str,
     decision: PersonDecision,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open()?;
+    let opened = host.open()?;
     let done = "the decision goes";
     let mut meant = chain::find_meant_thread(&opened, thread, done, screen).await;
-    let found = opened.tenant().get(&meant.id).await;
+    let found = opened.get(&meant.id).await;
     let found = found.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
     let (found, charged) = run::recover_from_dead_holder(&opened, found, screen).await?;
     let calls = decision.choose_calls(&found, &view::thread_needs(&found))?;
@@ -179,23 +177,23 @@ struct MadeDecision {
 
 /// Sends a decision about a call to the tip of a chain, which `thread` names afterwards.
 pub async fn send_decision(
-    opened: &CommandProject,
+    opened: &impl ProjectThreads,
     thread: &mut String,
     call: &str,
     fields: &Value,
 ) -> Result<(), CommandFault> {
     let mut fields = fields.clone();
     fields["call"] = call.into();
-    let what = SignalKind::Decision(fields.to_string());
-    let key = fresh_id();
-    let sent = opened.tenant().signal_tip(thread, &key, what).await;
+    let what = SignalContent::Decision(fields.to_string());
+    let key = fresh_id(opened);
+    let sent = opened.signal_tip(thread, &key, what).await;
     sent.map_err(|error| fault::from_thread_call(opened, thread, &error))?;
     Ok(())
 }
 
 /// Goes on with the thread, if the decision lets it and nobody else does; else says how it stands.
 async fn go_on_or_report(
-    opened: &CommandProject,
+    opened: &impl ThreadRuns,
     meant: MeantThread,
     made: MadeDecision,
     screen: &mut OutputScreen,
@@ -205,7 +203,7 @@ async fn go_on_or_report(
         calls,
         charged,
     } = made;
-    let now = opened.tenant().get(&meant.id).await;
+    let now = opened.get(&meant.id).await;
     let now = now.map_err(|error| fault::from_thread_call(opened, &meant.id, &error))?;
     let needs = view::thread_needs(&now);
     let can_go_on = now.status == "suspended"
@@ -218,8 +216,12 @@ async fn go_on_or_report(
         screen.note(&describe_decision(&now.id, decision.word, &calls));
         let recorded = |fault| decision.with_decided(fault, &now.id, &calls);
         run::check_resumable(opened, &now).map_err(recorded)?;
-        let input = (None, now.status.clone());
-        let done = drive::resume(opened, &now.id, input, screen).await;
+        let order = RunOrder {
+            thread: now.id.clone(),
+            input: None,
+            resumes: Some(now.status.clone()),
+        };
+        let done = opened.perform(order, screen).await;
         let mut answer = done.map_err(recorded)?.answer;
         answer.charged.splice(0..0, charged);
         return Ok(screen.print_answer(&answer));

@@ -1,29 +1,40 @@
 //! Converts the component's records to the types of the command line, in one direction: the command
 //! line has no records of its own.
 
-use serde_json::Value;
-use std::time::Duration;
-use threadkeep::documents::format_rfc3339;
-use threadkeep::driver::ThreadCosts;
-use threadkeep::wit;
-use threadkeep_cli::answer::{
+use crate::answer::{
     AccountFigures, AccountView, EventView, ForkView, LimitsView, RunView, StateView, StatusCause,
     ThreadCost, ThreadNeeds, ThreadRow, ThreadView, UnreadableRow, has_ended,
 };
-use threadkeep_cli::args::CapArgs;
+use crate::args::CapArgs;
+use crate::contract::{
+    AccountRecord, Entry, ListedThread, RunRecord, StopCause, Thread, ThreadLimits, ThreadUsage,
+    UnixTime, UnreadableThread,
+};
+use serde_json::Value;
+use std::time::Duration;
+use threadkeep_units::time::rfc3339_seconds;
 
-/// Converts the costs of a thread.
-pub fn cost(costs: &ThreadCosts) -> ThreadCost {
+/// Converts what a thread has used.
+pub fn cost(cost: &ThreadUsage) -> ThreadCost {
+    let usage = &cost.usage;
     ThreadCost {
-        turns: costs.turns,
-        input_tokens: costs.input_tokens,
-        output_tokens: costs.output_tokens,
-        spend: costs.spend_nanos,
+        turns: cost.turns.into(),
+        input_tokens: usage
+            .input
+            .saturating_add(usage.read)
+            .saturating_add(usage.write),
+        output_tokens: usage.output,
+        spend: cost.spend,
     }
 }
 
+/// Formats a time of the contract.
+pub(super) fn format_time(time: UnixTime) -> String {
+    rfc3339_seconds(time.seconds)
+}
+
 /// Converts the reason for a thread's status.
-pub fn cause(cause: &wit::Cause) -> StatusCause {
+pub fn cause(cause: &StopCause) -> StatusCause {
     StatusCause {
         reason: cause.reason.clone(),
         code: cause.code.clone(),
@@ -41,7 +52,7 @@ pub fn parse_json(text: &str) -> Value {
 }
 
 /// Converts a row of `list`.
-pub fn thread_row(thread: &wit::registry::Row) -> ThreadRow {
+pub fn thread_row(thread: &ListedThread) -> ThreadRow {
     let ended = has_ended(&thread.status);
     ThreadRow {
         thread_id: thread.id.clone(),
@@ -54,17 +65,17 @@ pub fn thread_row(thread: &wit::registry::Row) -> ThreadRow {
         task: thread.task.clone(),
         parent: thread.parent.clone(),
         model: thread.model.clone(),
-        cost: cost(&ThreadCosts::from_cost(&thread.cost)),
+        cost: cost(&thread.cost),
         context: thread.context,
         window: thread.window,
         version: thread.version,
-        created: format_rfc3339(thread.created),
-        updated: format_rfc3339(thread.updated),
+        created: format_time(thread.created),
+        updated: format_time(thread.updated),
     }
 }
 
 /// Converts a thread that a list cannot show.
-pub fn unreadable(thread: wit::Unreadable) -> UnreadableRow {
+pub fn unreadable(thread: UnreadableThread) -> UnreadableRow {
     // Whatever else is wrong with a record, an error about the thread says `corrupt`.
     let code = match thread.why.code.as_str() {
         "newer-format" => "newer-format",
@@ -78,8 +89,7 @@ pub fn unreadable(thread: wit::Unreadable) -> UnreadableRow {
 }
 
 /// Converts a whole thread.
-pub fn thread(thread: &wit::Thread) -> ThreadView {
-    let costs = ThreadCosts::from_thread(thread);
+pub fn thread(thread: &Thread) -> ThreadView {
     let more = parse_json(&thread.more);
     ThreadView {
         thread_id: thread.id.clone(),
@@ -103,19 +113,19 @@ pub fn thread(thread: &wit::Thread) -> ThreadView {
         capabilities: thread.capabilities.clone(),
         inputs: parse_json(&thread.inputs),
         result: thread.result.as_deref().map(parse_json),
-        cost: cost(&costs),
-        duration: costs.duration_millis,
+        cost: cost(&thread.cost),
+        duration: thread.cost.duration,
         context: thread.context,
         window: thread.window,
         run: run(&thread.run),
         version: thread.version,
-        created: format_rfc3339(thread.created),
-        updated: format_rfc3339(thread.updated),
+        created: format_time(thread.created),
+        updated: format_time(thread.updated),
     }
 }
 
 /// Returns what a thread waits for.
-pub fn thread_needs(thread: &wit::Thread) -> ThreadNeeds {
+pub fn thread_needs(thread: &Thread) -> ThreadNeeds {
     ThreadNeeds::new(parse_json(&thread.more)["waits_for"].take())
 }
 
@@ -134,17 +144,17 @@ fn state(state: &Value) -> Option<StateView> {
     })
 }
 
-fn run(run: &wit::Run) -> RunView {
+fn run(run: &RunRecord) -> RunView {
     RunView {
         number: run.number.into(),
         holder: run.lease.as_ref().map(|lease| lease.holder.clone()),
-        expiry: run.lease.as_ref().map(|lease| format_rfc3339(lease.expiry)),
+        expiry: run.lease.as_ref().map(|lease| format_time(lease.expiry)),
         step: run.step.clone(),
     }
 }
 
 /// Converts an account.
-pub fn account(account: wit::Account) -> AccountView {
+pub fn account(account: AccountRecord) -> AccountView {
     AccountView::from(AccountFigures {
         chain: account.chain,
         parent: account.parent,
@@ -159,7 +169,7 @@ pub fn account(account: wit::Account) -> AccountView {
 }
 
 /// Converts caps in force.
-pub fn limits(limits: &wit::Limits) -> LimitsView {
+pub fn limits(limits: &ThreadLimits) -> LimitsView {
     LimitsView {
         turns: limits.turns.map(u64::from),
         tokens: limits.tokens,
@@ -171,9 +181,9 @@ pub fn limits(limits: &wit::Limits) -> LimitsView {
 }
 
 /// Converts caps of the command line.
-pub fn caps(caps: &CapArgs) -> wit::Limits {
+pub fn caps(caps: &CapArgs) -> ThreadLimits {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    wit::Limits {
+    ThreadLimits {
         turns: caps.turns,
         tokens: caps.tokens,
         spend: caps.spend,
@@ -184,14 +194,14 @@ pub fn caps(caps: &CapArgs) -> wit::Limits {
 }
 
 /// Converts the events of an entry.
-pub fn entry_events(entry: &wit::history::Entry) -> Vec<EventView> {
+pub fn entry_events(entry: &Entry) -> Vec<EventView> {
     let body = parse_json(&entry.body);
     let events = body["events"].as_array().into_iter().flatten();
     let events = (0_u32..).zip(events).map(|(index, event)| EventView {
         version: entry.version,
         index,
         kind: event["type"].as_str().unwrap_or_default().to_owned(),
-        time: format_rfc3339(entry.time),
+        time: format_time(entry.time),
         body: event.clone(),
     });
     events.collect()

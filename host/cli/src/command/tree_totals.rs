@@ -4,12 +4,10 @@
 //! The accounts alone would tell it late: an account learns what those below it have spent when
 //! they close, which is right for the ledger and too late for a person.
 
-use super::session::CommandProject;
 use super::{fault, view};
-use threadkeep::error::CallError;
-use threadkeep::tenant::Tenant;
-use threadkeep::wit::{self, ledger};
-use threadkeep_cli::answer::{SuspendedRow, TreeTotalsView, advised_code, suspended_advice};
+use crate::answer::{SuspendedRow, TreeTotalsView, advised_code, suspended_advice};
+use crate::contract::{CallError, Thread, TreeBranch};
+use crate::threads::{CallResult, ProjectThreads};
 
 /// Most suspended children that are named; the others are counted.
 const SUSPENDED_NAMED_MAX: usize = 20;
@@ -31,7 +29,7 @@ pub struct TreeTotals {
 }
 
 impl TreeTotals {
-    fn add_branch(&mut self, branch: ledger::Branch) {
+    fn add_branch(&mut self, branch: TreeBranch) {
         self.threads += 1;
         self.spend = self.spend.saturating_add(branch.spend);
         if branch.depth == 0 || branch.status != "suspended" {
@@ -45,10 +43,10 @@ impl TreeTotals {
 }
 
 /// Reads the whole tree of a thread, a page at a time: pages are not one snapshot.
-pub async fn load_totals(tenant: &Tenant, thread: &str) -> Result<TreeTotals, CallError> {
+pub async fn load_totals(threads: &impl ProjectThreads, thread: &str) -> CallResult<TreeTotals> {
     let (mut totals, mut cursor) = (TreeTotals::default(), None);
     loop {
-        let page = tenant.tree(thread, cursor).await?;
+        let page = threads.tree(thread, cursor).await?;
         page.branches.into_iter().for_each(|b| totals.add_branch(b));
         let unreadable = page.unreadable.into_iter();
         totals.unreadable.extend(unreadable.map(|one| one.thread));
@@ -60,11 +58,11 @@ pub async fn load_totals(tenant: &Tenant, thread: &str) -> Result<TreeTotals, Ca
 }
 
 /// Reads the same totals for the end of a run: each suspended child with its cause and what to do.
-pub async fn load_view(opened: &CommandProject, thread: &str) -> Result<TreeTotalsView, CallError> {
-    let mut totals = load_totals(opened.tenant(), thread).await?;
+pub async fn load_view(opened: &impl ProjectThreads, thread: &str) -> CallResult<TreeTotalsView> {
+    let mut totals = load_totals(opened, thread).await?;
     let mut suspended = Vec::with_capacity(totals.suspended.len());
     for child in &totals.suspended {
-        match opened.tenant().get(child).await {
+        match opened.get(child).await {
             // It may have been resumed meanwhile.
             Ok(child) if child.status != "suspended" => {}
             Ok(child) => suspended.push(suspended_row(opened, &child).await?),
@@ -81,12 +79,9 @@ pub async fn load_view(opened: &CommandProject, thread: &str) -> Result<TreeTota
     })
 }
 
-async fn suspended_row(
-    opened: &CommandProject,
-    child: &wit::Thread,
-) -> Result<SuspendedRow, CallError> {
+async fn suspended_row(opened: &impl ProjectThreads, child: &Thread) -> CallResult<SuspendedRow> {
     let cause = child.cause.as_ref();
-    let advised = match find_payer(opened.tenant(), child).await {
+    let advised = match find_payer(opened, child).await {
         Ok(payer) => cause.and_then(|cause| {
             let bound = fault::cap_source(opened, child);
             let code = advised_code(&cause.code, cause.failure.as_deref());
@@ -105,13 +100,13 @@ async fn suspended_row(
 
 /// Returns true if a thread is this one or lies below it, as far as the threads between can be
 /// read.
-pub async fn lies_in(tenant: &Tenant, thread: &str, top: &str) -> bool {
+pub async fn lies_in(threads: &impl ProjectThreads, thread: &str, top: &str) -> bool {
     let mut next = thread.to_owned();
     for _ in 0..LEVELS_MAX {
         if next == top {
             return true;
         }
-        match tenant.get(&next).await.map(|found| found.parent) {
+        match threads.get(&next).await.map(|found| found.parent) {
             Ok(Some(parent)) => next = parent,
             Ok(None) | Err(_) => return false,
         }
@@ -121,7 +116,7 @@ pub async fn lies_in(tenant: &Tenant, thread: &str, top: &str) -> bool {
 
 /// Returns the thread whose cap on money must be raised before this one can spend more: the first
 /// thread of the chain whose account it draws on.
-pub async fn find_payer(tenant: &Tenant, thread: &wit::Thread) -> Result<String, CallError> {
+pub async fn find_payer(threads: &impl ProjectThreads, thread: &Thread) -> CallResult<String> {
     let of_money = thread
         .cause
         .as_ref()
@@ -129,7 +124,7 @@ pub async fn find_payer(tenant: &Tenant, thread: &wit::Thread) -> Result<String,
     if !of_money || thread.parent.is_none() {
         return Ok(thread.id.clone());
     }
-    let account = tenant.account(&thread.id).await?;
+    let account = threads.account(&thread.id).await?;
     Ok(match account.chain == thread.chain {
         true => thread.id.clone(),
         false => account.chain,

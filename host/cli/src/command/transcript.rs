@@ -1,11 +1,12 @@
 //! `transcript`: prints the transcript of a thread.
 
-use super::session::{CommandProject, CommandSession};
 use super::{chain, fault};
-use threadkeep_cli::answer::TranscriptAnswer;
-use threadkeep_cli::args;
-use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::screen::OutputScreen;
+use crate::answer::TranscriptAnswer;
+use crate::args;
+use crate::contract::TranscriptPiece;
+use crate::exit::{CommandExit, CommandFault};
+use crate::screen::OutputScreen;
+use crate::threads::{CommandHost, ProjectThreads};
 
 const COMMAND: &str = "transcript";
 
@@ -15,11 +16,11 @@ const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
 /// Prints the transcript of a thread: piece by piece on a screen, as one document with `--json`.
 pub async fn transcript(
-    session: &CommandSession,
+    host: &impl CommandHost,
     asked: args::TranscriptArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open_to_read(screen)?;
+    let opened = host.open_to_read(screen)?;
     if screen.properties().json {
         let mut answer = load_transcript(&opened, &asked).await?;
         answer.continued_in = chain::name_tip(&opened, &asked.thread, COMMAND, screen).await;
@@ -40,13 +41,12 @@ pub async fn transcript(
 
 /// Loads the whole transcript.
 pub async fn load_transcript(
-    opened: &CommandProject,
+    opened: &impl ProjectThreads,
     asked: &args::TranscriptArgs,
 ) -> Result<TranscriptAnswer, CommandFault> {
     let (thread, format) = (&asked.thread, asked.format);
     let mut answer = TranscriptAnswer {
         thread_id: opened
-            .tenant()
             .get(thread)
             .await
             .map_err(|error| fault::from_thread_call(opened, thread, &error))?
@@ -85,12 +85,12 @@ fn document_parts(format: args::TranscriptFormat) -> &'static [&'static str] {
 }
 
 async fn load_piece(
-    opened: &CommandProject,
+    opened: &impl ProjectThreads,
     asked: &args::TranscriptArgs,
     what: &str,
     cursor: Option<String>,
-) -> Result<threadkeep::wit::transcript::Piece, CommandFault> {
+) -> Result<TranscriptPiece, CommandFault> {
     let (thread, at) = (&asked.thread, asked.at);
-    let piece = opened.tenant().render(thread, what, at, 0, cursor).await;
+    let piece = opened.render(thread, what, at, 0, cursor).await;
     piece.map_err(|error| fault::from_thread_call(opened, thread, &error))
 }

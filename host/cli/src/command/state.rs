@@ -1,21 +1,21 @@
 //! `state`: the state document of a thread, now or at a version.
 
-use super::session::CommandSession;
 use super::{chain, fault, view};
-use threadkeep_cli::answer::StateAnswer;
-use threadkeep_cli::args;
-use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::screen::OutputScreen;
+use crate::answer::StateAnswer;
+use crate::args;
+use crate::exit::{CommandExit, CommandFault};
+use crate::screen::OutputScreen;
+use crate::threads::{CommandHost, ProjectThreads};
 
 /// Prints the state document of a thread.
 pub async fn state(
-    session: &CommandSession,
+    host: &impl CommandHost,
     asked: args::StateArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open_to_read(screen)?;
+    let opened = host.open_to_read(screen)?;
     let failed = |error| fault::from_thread_call(&opened, &asked.thread, &error);
-    let loaded = opened.tenant().load(&asked.thread, asked.at).await;
+    let loaded = opened.load(&asked.thread, asked.at).await;
     let loaded = loaded.map_err(failed)?;
     let continued_in = match loaded.thread.next {
         Some(_) => chain::name_tip(&opened, &asked.thread, "state", screen).await,

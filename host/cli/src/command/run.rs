@@ -1,54 +1,54 @@
 //! `run`, `resume` and `create`.
 
-use super::charges;
-use super::drive;
-use super::fault;
-use super::images::MessageImages;
-use super::session::{CommandProject, CommandSession};
-use super::tree_totals;
-use super::view;
-use threadkeep::wit;
-use threadkeep::wit::registry::Draft;
-use threadkeep_cli::answer::{ChargedRow, HeldRow, ResumeAnswer, ThreadAnswer, has_ended};
-use threadkeep_cli::args;
-use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::inputs;
-use threadkeep_cli::screen::OutputScreen;
+use super::message_images::MessageImages;
+use super::{charges, fault, tree_totals, view};
+use crate::answer::{ChargedRow, HeldRow, ResumeAnswer, ThreadAnswer, has_ended};
+use crate::args;
+use crate::contract::{RunLease, Thread, ThreadDraft};
+use crate::exit::{CommandExit, CommandFault};
+use crate::inputs;
+use crate::screen::OutputScreen;
+use crate::threads::{CommandHost, ProjectThreads, RunOrder, ThreadRuns};
 
 /// Creates a thread and runs it to its end. A refusal comes before anything is written.
 pub async fn run(
-    session: &CommandSession,
+    host: &impl CommandHost,
     run: args::RunArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let given = inputs::merge_inputs(run.inputs.as_deref(), &run.input)?;
     let text = run.message.as_deref();
     text.map(inputs::user_message).transpose()?;
-    let images = MessageImages::read(&run.image)?;
+    let images = MessageImages::read(host, &run.image)?;
     let draft = new_draft(Some(run.directive), given, Vec::new(), run.thread);
-    rehearse(session, &draft, Some(&images)).await?;
-    let opened = session.open_or_create()?;
+    rehearse(host, &draft, Some(&images)).await?;
+    let opened = host.open_or_create()?;
     let thread = create_thread(&opened, draft).await?;
     let message = images.into_message(&opened, &thread, text).await;
     let message = message.map_err(|fault| with_created_hint(&opened, fault, &thread))?;
-    let done = drive::run(&opened, &thread, message, screen).await;
-    let answer = done.map_err(|fault| with_created_hint(&opened, fault, &thread))?;
-    Ok(screen.print_answer(&answer))
+    let order = RunOrder {
+        thread: thread.clone(),
+        input: message,
+        resumes: None,
+    };
+    let done = opened.perform(order, screen).await;
+    let done = done.map_err(|fault| with_created_hint(&opened, fault, &thread))?;
+    Ok(screen.print_answer(&done.answer))
 }
 
 /// Creates a thread without running it.
 pub async fn create(
-    session: &CommandSession,
+    host: &impl CommandHost,
     create: args::CreateArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let given = inputs::merge_inputs(create.inputs.as_deref(), &create.input)?;
     let draft = new_draft(create.directive, given, create.capability, create.thread);
-    rehearse(session, &draft, None).await?;
-    let opened = session.open_or_create()?;
+    rehearse(host, &draft, None).await?;
+    let opened = host.open_or_create()?;
     let thread = create_thread(&opened, draft).await?;
     opened.refresh_documents(&thread, screen).await;
-    let thread = opened.tenant().get(&thread).await;
+    let thread = opened.get(&thread).await;
     let thread = thread.map_err(|error| fault::from_call(&error))?;
     Ok(screen.print_answer(&ThreadAnswer::for_created(view::thread(&thread))))
 }
@@ -59,8 +59,8 @@ pub fn new_draft(
     inputs: String,
     capabilities: Vec<String>,
     new: args::NewThreadArgs,
-) -> Draft {
-    Draft {
+) -> ThreadDraft {
+    ThreadDraft {
         id: new.id,
         directive,
         agent: new.agent,
@@ -78,53 +78,47 @@ pub fn new_draft(
 /// Refuses, before anything is created, a thread that could not be created, or (with `first`, the
 /// images of its first message) not run to its end: settings that would not take effect, a policy
 /// without room for a run, a model that takes no images, and one whose provider cannot be created.
-/// The component names that model, from a thread in memory.
+/// The component names that model, from a thread in memory. A host that keeps none refuses later.
 pub async fn rehearse(
-    session: &CommandSession,
-    draft: &Draft,
+    host: &impl CommandHost,
+    draft: &ThreadDraft,
     first: Option<&MessageImages>,
 ) -> Result<(), CommandFault> {
-    let opened = session.open_rehearsal()?;
-    let project = opened.project();
-    project
-        .check_settings()
-        .map_err(|error| fault::from_settings(&error))?;
-    let tried = project.tenant().create(draft.clone()).await;
+    let Some(opened) = host.open_rehearsal()? else {
+        return Ok(());
+    };
+    opened.check_settings()?;
+    let tried = opened.create(draft.clone()).await;
     let tried = tried.map_err(|error| fault::from_named_call(&opened, &error))?;
     let Some(images) = first else {
         return Ok(());
     };
     images.check_model(&opened, &tried.model)?;
-    let room = project.guard().admit_run();
-    room.map_err(|refusal| fault::from_refusal(&refusal))?;
-    project
-        .check_model(&tried.model)
-        .map_err(|failure| fault::from_provider(&failure))
+    opened.check_room()?;
+    opened.check_model(&tried.model)
 }
 
 /// Makes the same checks for an existing thread that may run again. A suspended thread names the
 /// model that is pinned for it; an idle chat takes the model of its files at its next start, so its
 /// last model tells nothing.
-pub fn check_resumable(opened: &CommandProject, thread: &wit::Thread) -> Result<(), CommandFault> {
+pub fn check_resumable(opened: &impl ThreadRuns, thread: &Thread) -> Result<(), CommandFault> {
     if matches!(thread.status.as_str(), "running" | "waiting") {
         return Ok(());
     }
-    let project = opened.project();
-    project
-        .check_settings()
-        .map_err(|error| fault::from_settings(&error))?;
+    opened.check_settings()?;
     let has_ended = has_ended(&thread.status);
     if thread.status == "idle" || has_ended && thread.directive.is_none() {
         return Ok(());
     }
-    project
-        .check_model(&thread.model)
-        .map_err(|failure| fault::from_provider(&failure))
+    opened.check_model(&thread.model)
 }
 
 /// Creates a thread and returns its id.
-pub async fn create_thread(opened: &CommandProject, draft: Draft) -> Result<String, CommandFault> {
-    match opened.tenant().create(draft).await {
+pub async fn create_thread(
+    opened: &impl ProjectThreads,
+    draft: ThreadDraft,
+) -> Result<String, CommandFault> {
+    match opened.create(draft).await {
         Ok(thread) => Ok(thread.id),
         Err(error) => Err(fault::from_named_call(opened, &error)),
     }
@@ -132,7 +126,7 @@ pub async fn create_thread(opened: &CommandProject, draft: Draft) -> Result<Stri
 
 /// Adds a hint to a fault that occurred after the thread was created.
 pub fn with_created_hint(
-    opened: &CommandProject,
+    opened: &impl ProjectThreads,
     mut fault: CommandFault,
     thread: &str,
 ) -> CommandFault {
@@ -150,10 +144,10 @@ pub fn with_created_hint(
 /// is not needed first. Returns the thread's new record, and what was charged for calls that those
 /// runs left under way.
 pub async fn recover_from_dead_holder(
-    opened: &CommandProject,
-    thread: wit::Thread,
+    opened: &impl ThreadRuns,
+    thread: Thread,
     screen: &mut OutputScreen,
-) -> Result<(wit::Thread, Vec<ChargedRow>), CommandFault> {
+) -> Result<(Thread, Vec<ChargedRow>), CommandFault> {
     let in_the_way = match (thread.status.as_str(), &thread.run.lease) {
         // A child that it waits for may be held by a process that died; without this step only the
         // end of that lease would tell.
@@ -164,13 +158,12 @@ pub async fn recover_from_dead_holder(
     if !in_the_way {
         return Ok((thread, Vec::new()));
     }
-    let recovered = opened.project().recover(&[]).await;
-    let recovered = recovered.map_err(|error| fault::from_recovery(&error))?;
-    let charged = charges::load_closing_charges(opened.tenant(), &recovered).await;
+    let recovered = opened.recover_runs(&[]).await?.closed;
+    let charged = charges::load_closing_charges(opened, &recovered).await;
     for recovered in recovered {
         opened.refresh_documents(&recovered, screen).await;
-        let goes_on = tree_totals::lies_in(opened.tenant(), &recovered, &thread.id).await;
-        let outcome = opened.tenant().get(&recovered).await.ok();
+        let goes_on = tree_totals::lies_in(opened, &recovered, &thread.id).await;
+        let outcome = opened.get(&recovered).await.ok();
         let outcome = outcome.and_then(|found| found.outcome);
         screen.note(&match (outcome, goes_on) {
             (Some(outcome), _) => {
@@ -186,7 +179,7 @@ pub async fn recover_from_dead_holder(
     for row in &charged {
         screen.note(&row.describe(&thread.id));
     }
-    let now = opened.tenant().get(&thread.id).await;
+    let now = opened.get(&thread.id).await;
     let now = now.map_err(|error| fault::from_thread_call(opened, &thread.id, &error))?;
     Ok((now, charged))
 }
@@ -196,16 +189,20 @@ const HELD_NAMED_MAX: usize = 10;
 
 /// Names the threads below one that another process holds, or whose lock another program keeps:
 /// this run can only wait for those.
-pub async fn name_held_below(opened: &CommandProject, thread: &str, screen: &mut OutputScreen) {
+pub async fn name_held_below(
+    opened: &impl ProjectThreads,
+    thread: &str,
+    screen: &mut OutputScreen,
+) {
     let (mut named, mut cursor) = (0, None);
     loop {
         // What cannot be read is told by the run itself.
-        let Ok(page) = opened.tenant().tree(thread, cursor).await else {
+        let Ok(page) = opened.tree(thread, cursor).await else {
             return;
         };
         let running = page.branches.iter().filter(|one| one.status == "running");
         for branch in running.filter(|one| one.thread != thread) {
-            let held = opened.tenant().get(&branch.thread).await.ok();
+            let held = opened.get(&branch.thread).await.ok();
             let Some(lease) = held.and_then(|held| held.run.lease) else {
                 continue;
             };
@@ -223,7 +220,7 @@ pub async fn name_held_below(opened: &CommandProject, thread: &str, screen: &mut
 }
 
 /// Describes who holds a thread, and what to do about it.
-pub fn held_row(opened: &CommandProject, lease: &wit::Lease) -> HeldRow {
+pub fn held_row(opened: &impl ProjectThreads, lease: &RunLease) -> HeldRow {
     HeldRow {
         thread_id: lease.thread.clone(),
         holder: lease.holder.clone(),
@@ -233,15 +230,15 @@ pub fn held_row(opened: &CommandProject, lease: &wit::Lease) -> HeldRow {
 
 /// Resumes a thread in this process.
 pub async fn resume(
-    session: &CommandSession,
+    host: &impl CommandHost,
     resume: args::ResumeArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let text = resume.text.as_deref().or(resume.message.as_deref());
     text.map(inputs::user_message).transpose()?;
-    let images = MessageImages::read(&resume.image)?;
-    let opened = session.open()?;
-    let thread = opened.tenant().get_tip(&resume.thread).await;
+    let images = MessageImages::read(host, &resume.image)?;
+    let opened = host.open()?;
+    let thread = opened.get_tip(&resume.thread).await;
     let thread = thread.map_err(|why| fault::from_thread_call(&opened, &resume.thread, &why))?;
     let (thread, charged) = recover_from_dead_holder(&opened, thread, screen).await?;
     check_resumable(&opened, &thread)?;
@@ -250,8 +247,12 @@ pub async fn resume(
     let message = images.into_message(&opened, &thread.id, text).await?;
     let before = thread.status.clone();
     // The link that was named, so that the answer names it, too.
-    let input = (message, before.clone());
-    let done = drive::resume(&opened, &resume.thread, input, screen).await;
+    let order = RunOrder {
+        thread: resume.thread.clone(),
+        input: message,
+        resumes: Some(before.clone()),
+    };
+    let done = opened.perform(order, screen).await;
     let done = done.map_err(|fault| match (&fault.hint, fault.code.as_str()) {
         (None, "invalid") => {
             let next = format!("threadkeep resume {} --message TEXT", thread.id);

@@ -1,23 +1,21 @@
 //! `chain`: the links of a thread's chain; and the tip that other commands go on with.
 
 use super::fault;
-use super::session::{CommandProject, CommandSession};
+use crate::answer::ChainAnswer;
+use crate::args;
+use crate::contract::{CallError, RefusalKind};
+use crate::exit::{CommandExit, CommandFault};
+use crate::screen::OutputScreen;
+use crate::threads::{CommandHost, ProjectThreads, find_other_tip};
 use serde_json::Value;
-use threadkeep::error::CallError;
-use threadkeep::tenant::find_other_tip;
-use threadkeep::wit;
-use threadkeep_cli::answer::ChainAnswer;
-use threadkeep_cli::args;
-use threadkeep_cli::exit::{CommandExit, CommandFault};
-use threadkeep_cli::screen::OutputScreen;
 
 /// Shows the links of a thread's chain, all pages of them.
 pub async fn chain(
-    session: &CommandSession,
+    host: &impl CommandHost,
     named: args::ThreadArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let opened = session.open_to_read(screen)?;
+    let opened = host.open_to_read(screen)?;
     let mut answer = ChainAnswer {
         success: true,
         chain_length: 0,
@@ -30,7 +28,7 @@ pub async fn chain(
     };
     let mut next = Some(None);
     while let Some(cursor) = next {
-        let page = opened.tenant().chain(&named.thread, cursor).await;
+        let page = opened.chain(&named.thread, cursor).await;
         let page = page.map_err(|error| fault::from_thread_call(&opened, &named.thread, &error))?;
         next = add_page(&mut answer, &page)?.map(Some);
     }
@@ -79,7 +77,7 @@ impl MeantThread {
 /// `done` says what happens there. A thread that cannot be read is the one that is meant: the
 /// command then says what is wrong with it.
 pub async fn find_meant_thread(
-    opened: &CommandProject,
+    opened: &impl ProjectThreads,
     thread: &str,
     done: &str,
     screen: &mut OutputScreen,
@@ -98,7 +96,7 @@ pub async fn find_meant_thread(
 
 /// Returns the tip of a thread's chain, if that is another thread, and says where to look for it.
 pub async fn name_tip(
-    opened: &CommandProject,
+    opened: &impl ProjectThreads,
     thread: &str,
     command: &str,
     screen: &mut OutputScreen,
@@ -114,13 +112,13 @@ pub async fn name_tip(
 /// Converts the error of a call that takes no other thread than the one that is named: where that
 /// was continued, the tip of its chain is named, whose command would be the same.
 pub async fn explain_refusal(
-    opened: &CommandProject,
+    opened: &impl ProjectThreads,
     thread: &str,
     command: &str,
     error: &CallError,
 ) -> CommandFault {
     let fault = fault::from_thread_call(opened, thread, error);
-    if !matches!(error, CallError::Refused(wit::Error::Continued(_))) {
+    if !error.is_refused_as(RefusalKind::Continued) {
         return fault;
     }
     match find_tip(opened, thread).await {
@@ -132,7 +130,7 @@ pub async fn explain_refusal(
 }
 
 /// Returns the tip of the chain of a thread, if that is another thread.
-async fn find_tip(opened: &CommandProject, thread: &str) -> Option<String> {
-    let found = opened.tenant().get(thread).await.ok()?;
+async fn find_tip(opened: &impl ProjectThreads, thread: &str) -> Option<String> {
+    let found = opened.get(thread).await.ok()?;
     find_other_tip(&found)
 }
