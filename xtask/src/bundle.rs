@@ -13,8 +13,13 @@ use wit_component::DecodedWasm;
 
 const PACKAGE: &str = "threadkeep-bundle-providers";
 
-/// The file that is written.
-const FILE: &str = "threadkeep.wasm";
+/// The files that are written, with the features of their providers. A component that imports
+/// `wasi:http` does not even link where a host grants no network, so such hosts get one of their
+/// own.
+const FILES: [(&str, &[&str]); 2] = [
+    ("threadkeep.wasm", &["http"]),
+    ("threadkeep-offline.wasm", &[]),
+];
 
 /// Interfaces of the providers in which types of exported functions stand.
 const TYPE_INTERFACES: [&str; 2] = ["types", "llm"];
@@ -25,17 +30,19 @@ pub fn run() -> Result<()> {
     setup::add_target(setup::WASI_TARGET)?;
     component::run()?;
     let threads = std::fs::read(paths::component()?).context("cannot read the component")?;
-    let providers = component::build_module(PACKAGE, setup::WASI_TARGET, &[])?;
-    let bundle = compose(threads, providers)?;
-    check_imports(&bundle)?;
-    let path = paths::bundle(FILE)?;
-    component::write_if_changed(&path, &bundle)?;
-    println!(
-        "bundle: {} bytes, {} as gzip: {}",
-        bundle.len(),
-        component::gzip_bytes(&bundle)?,
-        path.display()
-    );
+    for (file, features) in FILES {
+        let providers = component::build_module(PACKAGE, setup::WASI_TARGET, features)?;
+        let bundle = compose(threads.clone(), providers)?;
+        check_imports(&bundle, features.contains(&"http"))?;
+        let path = paths::bundle(file)?;
+        component::write_if_changed(&path, &bundle)?;
+        println!(
+            "bundle: {} bytes, {} as gzip: {}",
+            bundle.len(),
+            component::gzip_bytes(&bundle)?,
+            path.display()
+        );
+    }
     Ok(())
 }
 
@@ -96,11 +103,15 @@ fn world_of(component: &[u8]) -> Result<ComponentWorld> {
 }
 
 /// Checks that the file imports nothing but WASI: an import that no provider has taken would be
-/// found by the person who runs it.
-fn check_imports(bundle: &[u8]) -> Result<()> {
+/// found by the person who runs it. `wasi:http` is imported where it is meant, and nowhere else.
+fn check_imports(bundle: &[u8], speaks_http: bool) -> Result<()> {
     let imports = world_of(bundle)?.imports;
-    match imports.iter().find(|name| !name.starts_with("wasi:")) {
-        Some(name) => bail!("the bundle still imports {name}"),
-        None => Ok(()),
+    if let Some(name) = imports.iter().find(|name| !name.starts_with("wasi:")) {
+        bail!("the bundle still imports {name}");
+    }
+    let http = imports.iter().any(|name| name.starts_with("wasi:http/"));
+    match http == speaks_http {
+        true => Ok(()),
+        false => bail!("the bundle imports wasi:http: {http}, and it should be {speaks_http}"),
     }
 }
