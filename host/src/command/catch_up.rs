@@ -4,14 +4,16 @@
 //! changed threads. The threads that changed since then are refreshed, newest first; then the file
 //! gets the time of this pass, so that the next command has less to do. `recover` removes the file.
 
-use super::fault;
 use super::session::{CommandProject, warn_unwritten};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use threadkeep::authority;
 use threadkeep::documents::DocumentError;
+use threadkeep::project::TransferLeftovers;
 use threadkeep::tenant::PAGE_THREADS_MAX;
 use threadkeep::wit::registry::{Filter, Row};
+use threadkeep_cli::command::fault;
 use threadkeep_cli::screen::OutputScreen;
+use threadkeep_cli::threads::ProjectThreads;
 
 /// Most threads that are refreshed in one pass: more than a process leaves behind, and done in a
 /// few seconds.
@@ -20,11 +22,16 @@ const THREADS_MAX: usize = 1_000;
 /// Tolerance for file times, which are coarser than the clock.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Brings the documents that dead processes left behind up to date. A failure is only a warning.
+/// Brings the documents that dead processes left behind up to date, and says so where a copy of the
+/// store was interrupted. A failure is only a warning.
 pub async fn catch_up(opened: &CommandProject, screen: &mut OutputScreen) {
     let Some(threads) = opened.project().threads() else {
         return;
     };
+    let left = TransferLeftovers::find(threads).unwrap_or_default();
+    if let Some((what, mend)) = left.describe_interrupted() {
+        screen.warn(&format!("{what}; {mend}"));
+    }
     let now = SystemTime::now();
     // `recover` and `doctor` report lock files that cannot be read.
     let Ok(dead) = authority::dead_processes_since(threads) else {
@@ -82,7 +89,7 @@ async fn is_held_by_live_process(opened: &CommandProject, row: &Row) -> bool {
     if row.status != "running" {
         return false;
     }
-    let found = opened.tenant().get(&row.id).await.ok();
+    let found = opened.get(&row.id).await.ok();
     let lease = found.and_then(|thread| thread.run.lease);
     lease.is_some_and(|lease| fault::is_alive(opened, &lease))
 }

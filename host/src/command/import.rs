@@ -1,8 +1,9 @@
 //! `import`: makes a thread from a `state.json`.
 
-use super::external_loop::deadline_after;
+use super::convert::ConvertRecord;
+use super::fault;
+use super::imported_parts::{BegunImport, ImportedParts};
 use super::session::{CommandProject, CommandSession};
-use super::{fault, run, view};
 use std::path::Path;
 use std::time::Duration;
 use threadkeep::authority::{self, HolderLock};
@@ -14,9 +15,11 @@ use threadkeep::documents::{BLOBS_DIR, blob_file_name};
 use threadkeep::library::TenantLibrary;
 use threadkeep::library::files::is_document_name;
 use threadkeep::wit::history::{ChangeSet, Expected};
-use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::ImportAnswer;
 use threadkeep_cli::args;
+use threadkeep_cli::command::external_loop::deadline_after;
+use threadkeep_cli::command::{fresh_id, run, view};
+use threadkeep_cli::contract::ThreadDraft;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::money;
 use threadkeep_cli::screen::OutputScreen;
@@ -45,15 +48,29 @@ pub async fn import(
     let rehearsal = session.open_rehearsal()?;
     let tried = run::create_thread(&rehearsal, draft.clone()).await?;
     images.store(&rehearsal, &tried).await?;
-    append_history(&rehearsal, &tried, history.clone()).await?;
+    append_history(&rehearsal, &tried, history.clone(), 0).await?;
     let opened = session.open_or_create()?;
-    let thread = run::create_thread(&opened, draft).await?;
-    let done = match images.store(&opened, &thread).await {
-        Ok(()) => append_history(&opened, &thread, history).await,
-        stored => stored,
+    let imported = ImportedParts {
+        rehearsal: &rehearsal,
+        tried: &tried,
+        batches: &history.batches,
     };
-    opened.refresh_documents(&thread, screen).await;
-    done.map_err(|fault| run::with_created_hint(&opened, fault, &thread))?;
+    let (thread, parts) = match imported
+        .find_begun(&opened, draft.id.as_deref(), screen)
+        .await?
+    {
+        BegunImport::None => (run::create_thread(&opened, draft).await?, Some(0)),
+        BegunImport::Parts(thread, parts) => (thread, Some(parts)),
+        BegunImport::Whole(thread) => (thread, None),
+    };
+    if let Some(parts) = parts {
+        let done = match images.store(&opened, &thread).await {
+            Ok(()) => append_history(&opened, &thread, history, parts).await,
+            stored => stored,
+        };
+        opened.refresh_documents(&thread, screen).await;
+        done.map_err(|fault| run::with_created_hint(&opened, fault, &thread))?;
+    }
     let made = opened.tenant().get(&thread).await;
     let made = made.map_err(|error| fault::from_thread_call(&opened, &thread, &error))?;
     Ok(screen.print_answer(&ImportAnswer {
@@ -62,7 +79,7 @@ pub async fn import(
         messages: file.message_count() as u64,
         images: images.0.len() as u64,
         images_left_out: (file.images().len() - images.0.len()) as u64,
-        thread: view::thread(&made),
+        thread: view::thread(&made.convert()),
         exit: CommandExit::Done,
     }))
 }
@@ -152,7 +169,7 @@ fn new_draft(
     file: &StateFile,
     directive: Option<String>,
     asked: args::ImportArgs,
-) -> Result<Draft, CommandFault> {
+) -> Result<ThreadDraft, CommandFault> {
     let mut new = asked.thread;
     let caps = &mut new.caps;
     let count = |name| file.cap(name).and_then(|cap| u32::try_from(cap).ok());
@@ -174,19 +191,21 @@ fn new_draft(
     };
     let inputs = directive.as_ref().and_then(|_| file.inputs());
     let inputs = inputs.unwrap_or_default();
-    Ok(Draft {
+    Ok(ThreadDraft {
         approvals: file.approvals(),
         incomplete: true,
         ..run::new_draft(directive, inputs, capabilities, new)
     })
 }
 
-/// Appends the history under a lease of this process, and leaves the thread idle. Until then the
-/// thread is incomplete: nothing goes on with it if this process is killed.
+/// Appends the history without its first `parts` under a lease of this process, and leaves the
+/// thread idle. Until then the thread is incomplete: if this process is killed, only the same
+/// import goes on with it.
 async fn append_history(
     opened: &CommandProject,
     thread: &str,
     history: ImportedHistory,
+    parts: usize,
 ) -> Result<(), CommandFault> {
     let failed = |error| fault::from_thread_call(opened, thread, &error);
     let tenant = opened.tenant();
@@ -196,13 +215,14 @@ async fn append_history(
     let lock = lock.map_err(|error| fault::from_authority(&error))?;
     let holder = match &lock {
         Some(lock) => lock.holder_name(1),
-        None => format!("{}/1", super::signal::fresh_id()),
+        None => format!("{}/1", fresh_id(opened)),
     };
-    let deadline = deadline_after(tenant, LEASE_TIME);
+    let deadline = deadline_after(opened, LEASE_TIME).convert();
     let held = tenant.open_thread(thread, &holder, deadline).await;
     let held = held.map_err(failed)?;
-    let (mut version, mut snapshot) = (held.version, history.snapshot);
-    for events in history.batches {
+    // The snapshot stands in the first part.
+    let (mut version, mut snapshot) = (held.version, history.snapshot.filter(|_| parts == 0));
+    for events in history.batches.into_iter().skip(parts) {
         let mut change = ChangeSet::of_events(events);
         change.snapshot = snapshot.take();
         let appended = tenant
