@@ -32,7 +32,6 @@ pub mod documents;
 pub mod driver;
 pub mod engine;
 pub mod error;
-pub mod file_tools;
 pub mod library;
 pub mod limits;
 pub mod models;
@@ -45,7 +44,7 @@ pub mod thread_path;
 pub mod tools;
 pub mod wit;
 
-pub use threadkeep_adapters::policy;
+pub use threadkeep_adapters::{file_tools, policy};
 
 /// The crates whose types are in this crate's interface: directories are from the first, linkers
 /// from the second.

@@ -8,15 +8,14 @@
 //! [`Tenant::store_blob`]: crate::tenant::Tenant::store_blob
 
 mod error;
-mod image;
 mod prune;
 mod references;
 mod write;
 
 pub use error::BlobError;
-pub use image::{IMAGE_BYTES_MAX, image_type};
 pub use prune::{BLOB_GRACE, prune_blobs};
 pub use references::{UnreferencedBlob, list_unreferenced_blobs};
+pub use threadkeep_adapters::image_type::{IMAGE_BYTES_MAX, image_type};
 pub(crate) use write::chain_version;
 pub use write::{BlobWrite, write_blob};
 

@@ -217,18 +217,3 @@ pub fn failure(failure: &ModelFailure) -> llm::LlmError {
         partial: failure.partial.clone(),
     }
 }
-
-/// Answers a call of a tool that the bundle does not have.
-pub fn missing_tool(call: types::ToolCall) -> types::ToolOutcome {
-    let text = format!("there is no tool {} in this host", call.name);
-    types::ToolOutcome {
-        version: call.version,
-        index: call.index,
-        state: "done".to_owned(),
-        failed: true,
-        content: serde_json::json!([{"type": "text", "text": text}]).to_string(),
-        patches: String::new(),
-        operations: String::new(),
-        cost: 0,
-    }
-}

@@ -1,6 +1,6 @@
 //! The imports of the component, as exports of this one: translation only.
 
-use crate::{convert, model, project};
+use crate::{convert, file_tools, model, project};
 use threadkeep_adapters::library::{LibraryError, NAMES_MAX, TenantLibrary as _};
 use threadkeep_adapters::models::FailureKind;
 use threadkeep_storage::{BoundedRecords, StorageBackend as _};
@@ -149,6 +149,6 @@ impl llm::Guest for Providers {
 
 impl tools::Guest for Providers {
     fn call(calls: Vec<types::ToolCall>) -> Vec<types::ToolOutcome> {
-        calls.into_iter().map(convert::missing_tool).collect()
+        calls.into_iter().map(file_tools::call).collect()
     }
 }

@@ -12,6 +12,8 @@
 mod convert;
 #[cfg(target_os = "wasi")]
 mod exports;
+#[cfg(target_os = "wasi")]
+mod file_tools;
 #[cfg(all(target_os = "wasi", feature = "http"))]
 mod http;
 #[cfg(target_os = "wasi")]
@@ -20,3 +22,5 @@ mod model;
 mod project;
 #[cfg(target_os = "wasi")]
 mod project_files;
+#[cfg(target_os = "wasi")]
+mod read_only_tree;

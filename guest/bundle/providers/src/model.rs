@@ -1,7 +1,7 @@
 //! Model calls: answers of a script, or of the provider that the project's `models.yaml` names.
 
 use crate::project::{self, NO_DIRECTORY, PROVIDER_VARIABLE};
-use crate::project_files::GrantedFiles;
+use crate::project_files::ProjectFiles;
 use crate::{convert, exports::llm};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -171,7 +171,7 @@ fn kept_script(
 /// Reads a script of the person who runs the bundle, by its path below the granted directory.
 fn read_granted_script(file: &str) -> Result<String, ModelFailure> {
     let root =
-        GrantedFiles::root().ok_or_else(|| refuse("no_directory", NO_DIRECTORY.to_owned()))?;
+        ProjectFiles::root().ok_or_else(|| refuse("no_directory", NO_DIRECTORY.to_owned()))?;
     let path = file.trim_start_matches('/');
     let bytes = root
         .read(path, file, SCRIPT_BYTES_MAX)

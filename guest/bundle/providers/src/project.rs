@@ -1,10 +1,11 @@
 //! The project that the host has granted as `/`: its store and its library, opened at first use.
 
-use crate::project_files::{GrantedFiles, ROOT};
+use crate::project_files::{ProjectFiles, ROOT};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use threadkeep_adapters::environment::EnvironmentSnapshot;
+use threadkeep_adapters::file_tools::file_tool_entries;
 use threadkeep_adapters::library::LibraryFiles;
 use threadkeep_adapters::library::files::FilesLibrary;
 use threadkeep_adapters::policy::{Policy, PolicyPreset};
@@ -42,12 +43,17 @@ pub fn store() -> Result<&'static FilesStore, StorageError> {
 pub fn library() -> &'static FilesLibrary {
     static LIBRARY: OnceLock<FilesLibrary> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let files: Option<Box<dyn LibraryFiles>> = match GrantedFiles::root() {
+        let files: Option<Box<dyn LibraryFiles>> = match ProjectFiles::root() {
             Some(root) => root.open_directory(".ai", ".ai").unwrap_or_default(),
             None => None,
         };
         let policy = Policy::preset(PolicyPreset::Local);
-        FilesLibrary::new(files, policy, Vec::new(), environment().for_providers())
+        FilesLibrary::new(
+            files,
+            policy,
+            file_tool_entries(),
+            environment().for_providers(),
+        )
     })
 }
 
@@ -61,7 +67,7 @@ pub fn environment() -> EnvironmentSnapshot {
 }
 
 fn open_store() -> Result<FilesStore, StorageError> {
-    if GrantedFiles::root().is_none() {
+    if ProjectFiles::root().is_none() {
         return Err(refuse("no-directory", NO_DIRECTORY));
     }
     let mut path = PathBuf::from(ROOT);

@@ -18,11 +18,11 @@ const READ_BYTES: u64 = 64 << 10;
 
 /// A directory that was granted, or one inside it.
 #[derive(Debug)]
-pub struct GrantedFiles {
+pub struct ProjectFiles {
     directory: Descriptor,
 }
 
-impl GrantedFiles {
+impl ProjectFiles {
     /// The project's directory; `None` if the host grants none as [`ROOT`].
     pub fn root() -> Option<Self> {
         let granted = get_directories().into_iter();
@@ -65,7 +65,7 @@ impl GrantedFiles {
     }
 }
 
-impl LibraryFiles for GrantedFiles {
+impl LibraryFiles for ProjectFiles {
     fn open_directory(
         &self,
         name: &str,

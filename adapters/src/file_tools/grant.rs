@@ -108,7 +108,7 @@ impl GrantedFiles {
                     true => Err(format!(
                         "\"{asked}\" is a file; leave the slash at the end away"
                     )),
-                    false => Ok((OpenedPath::File(file.0, file.1), walk.resolved())),
+                    false => Ok((file, walk.resolved())),
                 };
             }
         }
@@ -246,7 +246,7 @@ impl<'a> PathWalk<'a> {
 
     /// Enters the directory of a name, or takes up the path of a link; returns the file that ends
     /// the walk.
-    fn enter(&mut self, name: &str) -> Result<Option<(Box<dyn TreeFile>, EntryDetails)>, String> {
+    fn enter(&mut self, name: &str) -> Result<Option<OpenedPath>, String> {
         if name == ".." {
             let out = || AuthorityError::Leaves {
                 place: self.asked.to_owned(),
@@ -276,7 +276,7 @@ impl<'a> PathWalk<'a> {
             EntryType::File | EntryType::Special if self.left.is_empty() => {
                 let file = open_file(self.current(), name, self.asked)?;
                 self.file = Some(name.to_owned());
-                Ok(Some((file, seen)))
+                Ok(Some(OpenedPath::File(file, seen)))
             }
             EntryType::File | EntryType::Special => {
                 let place = self.asked.to_owned();
