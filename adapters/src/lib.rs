@@ -1,10 +1,11 @@
 //! What every host of Threadkeep shares, natively and under WASI.
 //!
 //! It knows neither an engine, nor a runtime, nor how a file is opened: [`library`] reads the
-//! definitions of a tenant through the files that a host grants it, [`file_tools`] reads others for a
-//! model, [`policy`] is what the operator grants, and [`models`] are the requests and answers of providers, with the wires that carry them
-//! but without a client that sends them. A host brings the environment, the files, the connection
-//! and the time.
+//! definitions of a tenant through the files that a host grants it, [`policy`] is what the operator
+//! grants, and [`models`] are the requests and answers of providers, with the wires that carry them
+//! but without a client that sends them. [`thread_files`] are the documents of threads on disk,
+//! [`file_tools`] the read-only tools, both below a directory that a host grants. A host brings the
+//! environment, the directories, the connection and the time.
 
 pub mod ceilings;
 pub mod environment;
@@ -13,6 +14,8 @@ pub mod image_type;
 pub mod library;
 pub mod models;
 pub mod policy;
+pub mod thread_files;
 mod tool_entry;
 
+pub use image_type::{IMAGE_BYTES_MAX, image_type};
 pub use tool_entry::ToolEntry;

@@ -39,12 +39,11 @@ pub mod probe;
 pub mod project;
 pub mod storage;
 pub mod tenant;
-pub mod thread_files;
 pub mod thread_path;
 pub mod tools;
 pub mod wit;
 
-pub use threadkeep_adapters::{file_tools, policy};
+pub use threadkeep_adapters::{file_tools, policy, thread_files};
 
 /// The crates whose types are in this crate's interface: directories are from the first, linkers
 /// from the second.

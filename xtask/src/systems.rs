@@ -1,9 +1,9 @@
 //! `cargo xtask check systems`: the native program for macOS and Windows, checked and not linked.
 //!
-//! SQLite and ring compile C in their build scripts. Zig, a package of PyPI, has a compiler of C and
-//! the headers of all systems, so no SDK is needed. A compiler that is started as cc-rs does it gets
-//! the name of the target in the way of LLVM, which Zig does not know: a script in between says it in
-//! Zig's way.
+//! SQLite and ring compile C in their build scripts. Zig, a package of PyPI, has a compiler of C
+//! and the headers of all systems, so no SDK is needed. A compiler that is started as cc-rs does it
+//! gets the name of the target in the way of LLVM, which Zig does not know: a script in between
+//! says it in Zig's way.
 
 use crate::skips::SkippedParts;
 use crate::{component, paths, process, setup};

@@ -107,8 +107,8 @@ impl InnerRun {
     }
 
     /// Performs at most `steps` steps (1 to 1,000) of a thread and all that it spawns. Call it
-    /// again after [`InnerRunReport::more_for`] or an error, with an input only if that has an `id`.
-    /// Dropping the future drops the model or tool call under way.
+    /// again after [`InnerRunReport::more_for`] or an error, with an input only if that has an
+    /// `id`. Dropping the future drops the model or tool call under way.
     ///
     /// # Errors
     /// If the component refuses, or gives no answer: what was committed stands.

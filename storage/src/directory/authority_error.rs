@@ -1,4 +1,4 @@
-//! Why a directory or a file cannot be opened, as a person is told.
+//! The reasons why a directory or a file cannot be opened, as a person is told.
 
 use std::io;
 

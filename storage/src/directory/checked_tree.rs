@@ -7,8 +7,8 @@ use std::io;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Opens a directory directly inside another; a link is refused, even one that takes the directory's
-/// place meanwhile.
+/// Opens a directory directly inside another; a link is refused, even one that takes the
+/// directory's place meanwhile.
 ///
 /// # Errors
 /// [`AuthorityError`], which names the directory by `name`.

@@ -1,9 +1,9 @@
 //! A directory that was granted by its handle: cap-std lets no name leave it.
 
 use super::{
-    DirectoryFile, DirectoryTree, EntryDetails, EntryMetadata, EntryPlace, EntryType, FileAccess,
-    FileDirectory, TreeFile, check_entry_name, collect_names, collect_some_names, entry_details,
-    read_part,
+    DirectoryFile, DirectoryTree, EntryDetails, EntryMetadata, EntryType, FileAccess,
+    FileDirectory, TreeFile, TreePlace, check_entry_name, collect_names, collect_some_names,
+    entry_details, read_part,
 };
 #[cfg(unix)]
 use cap_std::fs::MetadataExt;
@@ -40,7 +40,7 @@ impl GrantedDirectory {
     }
 
     /// The directory of a place, held while a file is moved.
-    fn directory_of(&self, place: EntryPlace<'_>) -> io::Result<Dir> {
+    fn directory_of(&self, place: TreePlace<'_>) -> io::Result<Dir> {
         check_entry_name(place.name)?;
         let Some(name) = place.directory else {
             return self.dir.try_clone();
@@ -160,7 +160,7 @@ impl DirectoryTree for GrantedDirectory {
         Ok(Box::new(file))
     }
 
-    fn move_below(&self, from: EntryPlace<'_>, to: EntryPlace<'_>) -> io::Result<()> {
+    fn move_below(&self, from: TreePlace<'_>, to: TreePlace<'_>) -> io::Result<()> {
         let (source, target) = (self.directory_of(from)?, self.directory_of(to)?);
         source.rename(from.name, &target, to.name)
     }
@@ -215,8 +215,8 @@ pub fn create_private_dir(dir: &Dir, name: &str) -> io::Result<()> {
         use cap_std::fs::{DirBuilderExt, PermissionsExt};
         let mut builder = cap_std::fs::DirBuilder::new();
         dir.create_dir_with(name, builder.mode(DIRECTORY_MODE))?;
-        // By the held handle, whatever the directory's name is now: a link that took its place since
-        // is not followed.
+        // By the held handle, whatever the directory's name is now: a link that took its place
+        // since is not followed.
         let seen = details_of(&dir.symlink_metadata(name)?);
         let made = dir.open_dir(name)?;
         if details_of(&made.dir_metadata()?).identity != seen.identity {

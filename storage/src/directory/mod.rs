@@ -18,7 +18,7 @@ pub use checked_tree::{
 #[cfg(feature = "cap-std")]
 pub use granted::{GrantedDirectory, create_private_dir, open_private, without_waiting};
 pub use preopened::PreopenedDirectory;
-pub use tree::{DirectoryTree, EntryDetails, EntryPlace, EntryType, FileAccess, TreeFile};
+pub use tree::{DirectoryTree, EntryDetails, EntryType, FileAccess, TreeFile, TreePlace};
 
 use std::ffi::OsString;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -158,8 +158,9 @@ impl EntryMetadata {
     }
 }
 
-/// Makes the details of the metadata of std or of cap-std, which have the same methods and no common
-/// trait; the extension of unix must be in scope. `$modified` is the time of the last change.
+/// Makes the details of the metadata of std or of cap-std, which have the same methods and no
+/// common trait; the extension of unix must be in scope. `$modified` is the time of the last
+/// change.
 macro_rules! entry_details {
     ($found:expr, $modified:expr) => {{
         let (found, modified) = ($found, $modified);

@@ -7,9 +7,9 @@
 )]
 
 use super::{
-    DirectoryFile, DirectoryTree, EntryDetails, EntryMetadata, EntryPlace, EntryType, FileAccess,
-    FileDirectory, TreeFile, check_entry_name, collect_names, collect_some_names, entry_details,
-    read_part,
+    DirectoryFile, DirectoryTree, EntryDetails, EntryMetadata, EntryType, FileAccess,
+    FileDirectory, TreeFile, TreePlace, check_entry_name, collect_names, collect_some_names,
+    entry_details, read_part,
 };
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -41,7 +41,7 @@ impl PreopenedDirectory {
         Ok(self.path.join(name))
     }
 
-    fn entry_below(&self, place: EntryPlace<'_>) -> io::Result<PathBuf> {
+    fn entry_below(&self, place: TreePlace<'_>) -> io::Result<PathBuf> {
         let directory = match place.directory {
             Some(directory) => self.entry(directory)?,
             None => self.path.clone(),
@@ -146,7 +146,7 @@ impl DirectoryTree for PreopenedDirectory {
         Ok(Box::new(options.open(self.entry(name)?)?))
     }
 
-    fn move_below(&self, from: EntryPlace<'_>, to: EntryPlace<'_>) -> io::Result<()> {
+    fn move_below(&self, from: TreePlace<'_>, to: TreePlace<'_>) -> io::Result<()> {
         fs::rename(self.entry_below(from)?, self.entry_below(to)?)
     }
 

@@ -67,7 +67,7 @@ pub trait DirectoryTree: FileDirectory {
     ///
     /// # Errors
     /// Those of the file system.
-    fn move_below(&self, from: EntryPlace<'_>, to: EntryPlace<'_>) -> io::Result<()>;
+    fn move_below(&self, from: TreePlace<'_>, to: TreePlace<'_>) -> io::Result<()>;
 
     /// Opens this directory as a file, by which it can be locked.
     ///
@@ -117,7 +117,7 @@ pub enum FileAccess {
 
 /// A file in this directory, or in one directly inside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EntryPlace<'a> {
+pub struct TreePlace<'a> {
     /// Name of the directory; `None` for this one.
     pub directory: Option<&'a str>,
     /// Name of the file.
@@ -137,7 +137,7 @@ pub enum EntryType {
     Special,
 }
 
-/// What a file system tells of an entry.
+/// Facts about an entry, as its file system tells them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryDetails {
     /// Its type.

@@ -40,11 +40,12 @@ const CONVERSIONS: [&str; 5] = [
 /// Parts of the host whose texts are not the component's: providers and what they answer, and the
 /// audit with what it prints. Audit and documents read what is stored, on purpose without the
 /// component.
-const OTHER_TEXTS: [&str; 5] = [
+const OTHER_TEXTS: [&str; 6] = [
     "host/src/models/",
     "adapters/src/models/",
     "host/src/audit/",
     "host/src/documents/",
+    "adapters/src/thread_files/",
     "host/cli/src/answer/audit.rs",
 ];
 

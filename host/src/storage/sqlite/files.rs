@@ -63,9 +63,12 @@ struct StoreDirectory {
     lock_queue: LockQueue,
 }
 
+/// A store that is open in this process: the number of its directory, where the system has one, and
+/// its name.
+type OpenStore = (Option<FileNumber>, String, Weak<StoreDirectory>);
+
 /// All of this process, because SQLite's state is global too.
-static STORE_DIRECTORIES: Mutex<Vec<(Option<FileNumber>, String, Weak<StoreDirectory>)>> =
-    Mutex::new(Vec::new());
+static STORE_DIRECTORIES: Mutex<Vec<OpenStore>> = Mutex::new(Vec::new());
 
 impl StoreDirectory {
     fn open_shared(dir: &Dir, name: &str) -> Result<Arc<Self>, StorageError> {

@@ -98,8 +98,8 @@ mod system {
         }
     }
 
-    /// Makes an empty file if there is none, whatever the umask of the process is. One that is there
-    /// is not opened, as [`close_to_others`] says.
+    /// Makes an empty file if there is none, whatever the umask of the process is. One that is
+    /// there is not opened, as [`close_to_others`] says.
     pub fn make_private(dir: &Dir, name: &str) -> io::Result<()> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         match openat(dir, name, flags, PRIVATE) {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::SystemTime;
-use threadkeep_storage::directory::{EntryDetails, EntryPlace};
+use threadkeep_storage::directory::{EntryDetails, TreePlace};
 
 /// The file of the newest checkpoint.
 pub const STATE_FILE: &str = "state.json";
@@ -125,13 +125,13 @@ impl CheckpointSave {
                 let archive = self.place.open_inner(name, MissingDirectory::Make)?;
                 let archive = archive.ok_or(ThreadFileError::Vanished)?;
                 for copy in list_copies(copies)? {
-                    let from = EntryPlace {
+                    let from = TreePlace {
                         directory: Some(COPIES_DIR),
                         name: &copy.name.file_name(),
                     };
                     self.place.move_to(from, name)?;
                 }
-                let newest = EntryPlace {
+                let newest = TreePlace {
                     directory: None,
                     name: STATE_FILE,
                 };

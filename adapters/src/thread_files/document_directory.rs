@@ -11,8 +11,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use threadkeep_storage::directory::{
-    AuthorityError, DirectoryFile, DirectoryTree, EntryDetails, EntryPlace, EntryType, FileAccess,
-    TreeFile, open_checked_file, open_child_tree, open_or_create_tree, read_bounded_file,
+    AuthorityError, DirectoryFile, DirectoryTree, EntryDetails, EntryType, FileAccess, TreeFile,
+    TreePlace, open_checked_file, open_child_tree, open_or_create_tree, read_bounded_file,
 };
 
 /// Longest id, in bytes: the component's bound, enforced here too because an id becomes a path.
@@ -157,7 +157,7 @@ impl DocumentDirectory {
     ///
     /// # Errors
     /// If something else stands at either name.
-    pub fn move_to(&self, from: EntryPlace<'_>, directory: &str) -> Result<(), ThreadFileError> {
+    pub fn move_to(&self, from: TreePlace<'_>, directory: &str) -> Result<(), ThreadFileError> {
         let inner = |name| self.open_inner(name, MissingDirectory::Leave);
         let source = from.directory.map(inner).transpose()?.flatten();
         let is_there = match (&source, from.directory) {
@@ -169,7 +169,7 @@ impl DocumentDirectory {
             return Ok(());
         };
         target.check_file(from.name)?;
-        let to = EntryPlace {
+        let to = TreePlace {
             directory: Some(directory),
             name: from.name,
         };
