@@ -1,0 +1,106 @@
+//! `cargo xtask bundle`: composes the component with what it imports, over WASI, into one file that
+//! the stock command `wasmtime` runs.
+//!
+//! The file exports the interfaces of the component, so that each function can be invoked. Two more
+//! are exported because exported types stand in them: `types` and `llm`.
+
+use crate::{component, paths, setup, wit};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use wac_graph::types::Package;
+use wac_graph::{CompositionGraph, EncodeOptions, NodeId};
+use wit_component::DecodedWasm;
+
+const PACKAGE: &str = "threadkeep-bundle-providers";
+
+/// The file that is written.
+const FILE: &str = "threadkeep.wasm";
+
+/// Interfaces of the providers in which types of exported functions stand.
+const TYPE_INTERFACES: [&str; 2] = ["types", "llm"];
+
+/// Builds the component and its providers, composes, checks and writes them; prints the size.
+pub fn run() -> Result<()> {
+    setup::run()?;
+    setup::add_target(setup::WASI_TARGET)?;
+    component::run()?;
+    let threads = std::fs::read(paths::component()?).context("cannot read the component")?;
+    let providers = component::build_module(PACKAGE, setup::WASI_TARGET, &[])?;
+    let bundle = compose(threads, providers)?;
+    check_imports(&bundle)?;
+    let path = paths::bundle(FILE)?;
+    component::write_if_changed(&path, &bundle)?;
+    println!(
+        "bundle: {} bytes, {} as gzip: {}",
+        bundle.len(),
+        component::gzip_bytes(&bundle)?,
+        path.display()
+    );
+    Ok(())
+}
+
+/// Gives the component every import from the providers, and exports what it exports.
+fn compose(threads: Vec<u8>, providers: Vec<u8>) -> Result<Vec<u8>> {
+    let wanted = wit::world_imports(&paths::root().join("wit").join("world.wit"))?;
+    let exported = world_of(&threads)?.exports;
+    let mut graph = CompositionGraph::new();
+    let providers = instantiate(&mut graph, "threadkeep:providers", providers)?;
+    let threads = instantiate(&mut graph, "threadkeep:component", threads)?;
+    for name in &wanted {
+        let provided = graph
+            .alias_instance_export(providers, name)
+            .with_context(|| format!("the providers do not export {name}"))?;
+        graph
+            .set_instantiation_argument(threads, name, provided)
+            .with_context(|| format!("the component does not take the providers' {name}"))?;
+        let is_type = TYPE_INTERFACES
+            .iter()
+            .any(|interface| name.contains(&format!("/{interface}@")));
+        if is_type {
+            graph.export(provided, name)?;
+        }
+    }
+    for name in &exported {
+        let function = graph.alias_instance_export(threads, name)?;
+        graph.export(function, name)?;
+    }
+    let composed = graph.encode(EncodeOptions::default());
+    composed.context("the component and its providers cannot be composed")
+}
+
+fn instantiate(graph: &mut CompositionGraph, name: &str, bytes: Vec<u8>) -> Result<NodeId> {
+    let package = Package::from_bytes(name, None, bytes, graph.types_mut())
+        .with_context(|| format!("{name} cannot be read as a component"))?;
+    let package = graph.register_package(package)?;
+    Ok(graph.instantiate(package))
+}
+
+/// The names that a component imports and exports.
+struct ComponentWorld {
+    imports: BTreeSet<String>,
+    exports: BTreeSet<String>,
+}
+
+fn world_of(component: &[u8]) -> Result<ComponentWorld> {
+    match wit_component::decode(component).context("a component cannot be read back")? {
+        DecodedWasm::Component(resolve, world) => {
+            let world = &resolve.worlds[world];
+            let name = |key| resolve.name_world_key(key);
+            Ok(ComponentWorld {
+                imports: world.imports.keys().map(name).collect(),
+                exports: world.exports.keys().map(name).collect(),
+            })
+        }
+        DecodedWasm::WitPackage(..) => bail!("a WIT package came out instead of a component"),
+    }
+}
+
+/// Checks that the file imports nothing but WASI: an import that no provider has taken would be
+/// found by the person who runs it.
+fn check_imports(bundle: &[u8]) -> Result<()> {
+    let imports = world_of(bundle)?.imports;
+    match imports.iter().find(|name| !name.starts_with("wasi:")) {
+        Some(name) => bail!("the bundle still imports {name}"),
+        None => Ok(()),
+    }
+}
