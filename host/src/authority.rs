@@ -12,8 +12,12 @@ pub use locks::{
     HolderLock, HolderState, NATIVE_PREFIX, check_locks_dir, dead_processes, dead_processes_since,
     holder_state, live_processes, lock_file_place, mark_caught_up, remove_lock_files,
 };
-pub(crate) use private::{check_written_by_owner, has_one_name, open_private, private_child_dir};
+pub(crate) use private::{check_written_by_owner, has_one_name, private_child_dir};
+
+pub(crate) use crate::thread_files::THREADS_PATH;
 pub use threadkeep_adapters::environment::{EnvironmentSnapshot, ExpandError};
+pub use threadkeep_storage::directory::AuthorityError;
+pub(crate) use threadkeep_storage::directory::{open_private, without_waiting};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
@@ -22,86 +26,6 @@ use std::path::{Component, Path, PathBuf};
 
 /// The directory of a tenant inside its project.
 pub const AI_DIR: &str = ".ai";
-
-/// The directory of the store, as errors call it.
-pub(crate) const THREADS_PATH: &str = ".ai/threads";
-
-/// Reason why a directory or a file cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[expect(
-    missing_docs,
-    reason = "each variant's doc and message say what its fields are"
-)]
-#[non_exhaustive]
-pub enum AuthorityError {
-    /// The path does not exist.
-    #[error("{place} does not exist")]
-    Missing { place: String },
-    /// The path is a symbolic link where none may be.
-    #[error("{place} is a symbolic link; put the file or directory itself there")]
-    Link { place: String },
-    /// The file has a second name, which may be anywhere: its owner is unknown.
-    #[error(
-        "{place} is a hard link: the file has another name, which may be outside; put a copy there"
-    )]
-    HardLink { place: String },
-    /// A path or a link in it leads out of the directory that it must stay in.
-    #[error("{place} leads out of its directory; copy what it points to")]
-    Leaves { place: String },
-    /// The path is not a directory.
-    #[error("{place} is not a directory")]
-    NotDirectory { place: String },
-    /// The path is a directory, a pipe, a socket or a device.
-    #[error("{place} is not a regular file")]
-    NotRegular { place: String },
-    /// The file was replaced between the check and the opening.
-    #[error("{place} was replaced while it was opened; try again")]
-    Replaced { place: String },
-    /// The file is larger than the caller allows.
-    #[error("{place} is larger than {bytes_max} bytes")]
-    TooLarge { place: String, bytes_max: u64 },
-    /// The operating system refuses the access.
-    #[error("{place} cannot be opened")]
-    Io { place: String, source: io::Error },
-}
-
-impl AuthorityError {
-    /// Sorts an error of the operating system about `place`.
-    pub(crate) fn from_io(place: &str, source: io::Error) -> Self {
-        let place = place.to_owned();
-        match source.kind() {
-            io::ErrorKind::NotFound => Self::Missing { place },
-            io::ErrorKind::NotADirectory => Self::NotDirectory { place },
-            // Only cap-std denies without a code of the operating system: the path led outside.
-            io::ErrorKind::PermissionDenied if source.raw_os_error().is_none() => {
-                Self::Leaves { place }
-            }
-            _ => Self::Io { place, source },
-        }
-    }
-
-    /// The same error about a place that the caller names better.
-    #[must_use]
-    pub(crate) fn with_place(self, place: &str) -> Self {
-        let place = place.to_owned();
-        match self {
-            Self::Missing { .. } => Self::Missing { place },
-            Self::Link { .. } => Self::Link { place },
-            Self::HardLink { .. } => Self::HardLink { place },
-            Self::Leaves { .. } => Self::Leaves { place },
-            Self::NotDirectory { .. } => Self::NotDirectory { place },
-            Self::NotRegular { .. } => Self::NotRegular { place },
-            Self::Replaced { .. } => Self::Replaced { place },
-            Self::TooLarge { bytes_max, .. } => Self::TooLarge { place, bytes_max },
-            Self::Io { source, .. } => Self::Io { place, source },
-        }
-    }
-
-    /// True if the path does not exist.
-    pub fn is_missing(&self) -> bool {
-        matches!(self, Self::Missing { .. })
-    }
-}
 
 /// A project directory, held open.
 #[derive(Debug)]
@@ -390,30 +314,14 @@ pub(crate) fn open_without_hard_links(
 fn read_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
-    with_nonblock(options)
+    without_waiting(options)
 }
 
 /// Options for writing an existing file, without waiting for the other end of a pipe.
 fn write_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
-    with_nonblock(options)
-}
-
-pub(crate) fn with_nonblock(mut options: OpenOptions) -> OpenOptions {
-    #[cfg(unix)]
-    {
-        use cap_std::fs::OpenOptionsExt;
-        // O_NONBLOCK on all Linux hosts of Rust's tiers 1 and 2 with std except MIPS and SPARC,
-        // where only the check of the file type before opening protects.
-        const NONBLOCK: i32 = if cfg!(any(target_os = "linux", target_os = "android")) {
-            0o4000
-        } else {
-            4
-        };
-        options.custom_flags(NONBLOCK);
-    }
-    options
+    without_waiting(options)
 }
 
 /// Reads a whole file of at most `bytes_max` bytes; not read further than that.

@@ -6,12 +6,14 @@ mod recovery;
 mod store;
 mod store_choice;
 mod transfer;
+mod transfer_leftovers;
 
 pub use recovery::RecoverError;
 pub use store::{FILES_STORE, ProjectStore, STORE, open_files_store};
 pub use transfer::{
     REPLACED_DIRECTORY, StoreTransfer, TransferError, TransferStep, transfer_store,
 };
+pub use transfer_leftovers::{LeftoverStore, TransferLeftovers};
 
 use crate::authority::{self, AuthorityError, EnvironmentSnapshot, HolderLock, ProjectDir};
 use crate::ceilings::{CeilingGuard, UsageBook};

@@ -7,6 +7,7 @@
 mod blobs;
 mod chain_tip;
 mod exports;
+mod inner_calls;
 
 use crate::bindings::Threads;
 use crate::component::TenantContext;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use wasmtime::Store;
 
 pub use chain_tip::find_other_tip;
+pub use inner_calls::InnerCalls;
 
 /// A tenant. Cheap to clone; clones share the instances and the lane of the engine's pool.
 #[derive(Clone)]

@@ -3,9 +3,9 @@
 //! where their packages are not installed (`peers/requirements.txt`; `THREADKEEP_PYTHON` names the
 //! interpreter).
 //!
-//! A turn is a question and the same answer of 480 bytes, all in SQLite with a write-ahead log. Each
-//! candidate makes one turn before any makes the next, and the order changes. A peer measures its
-//! own calls, so what the pipe to it takes is not counted. How durable a peer is, it asks of the
+//! A turn is a question and the same answer of 480 bytes, all in SQLite with a write-ahead log.
+//! Each candidate makes one turn before any makes the next, and the order changes. A peer measures
+//! its own calls, so what the pipe to it takes is not counted. How durable a peer is, it asks of the
 //! connection that writes; ours is set as the backend's options say. Nothing is asserted.
 
 #[path = "peers/own.rs"]
@@ -19,7 +19,7 @@ use threadkeep::storage::sqlite::CommitDurability;
 
 /// Turns after which a row is printed.
 const MILESTONES: [usize; 3] = [100, 400, 1_600];
-/// How many of the newest are read.
+/// Count of the newest that are read.
 const NEWEST: u64 = 50;
 
 /// A store that keeps a conversation.

@@ -20,8 +20,13 @@ const COMMAND: &str = "threadkeep-bundle-command";
 /// The interface that the command wasmtime runs.
 const RUN_INTERFACE: &str = "wasi:cli/run@";
 
-/// The file that is written.
-const FILE: &str = "threadkeep.wasm";
+/// The files that are written, with the features of their providers. A component that imports
+/// `wasi:http` does not even link where a host grants no network, so such hosts get one of their
+/// own.
+const FILES: [(&str, &[&str]); 2] = [
+    ("threadkeep.wasm", &["http"]),
+    ("threadkeep-offline.wasm", &[]),
+];
 
 /// Interfaces of the providers in which types of exported functions stand.
 const TYPE_INTERFACES: [&str; 2] = ["types", "llm"];
@@ -32,18 +37,20 @@ pub fn run() -> Result<()> {
     setup::add_target(setup::WASI_TARGET)?;
     component::run()?;
     let threads = std::fs::read(paths::component()?).context("cannot read the component")?;
-    let providers = component::build_module(PROVIDERS, setup::WASI_TARGET, &[])?;
     let command = component::build_module(COMMAND, setup::WASI_TARGET, &[])?;
-    let bundle = compose(threads, providers, command)?;
-    check_imports(&bundle)?;
-    let path = paths::bundle(FILE)?;
-    component::write_if_changed(&path, &bundle)?;
-    println!(
-        "bundle: {} bytes, {} as gzip: {}",
-        bundle.len(),
-        component::gzip_bytes(&bundle)?,
-        path.display()
-    );
+    for (file, features) in FILES {
+        let providers = component::build_module(PROVIDERS, setup::WASI_TARGET, features)?;
+        let bundle = compose(threads.clone(), providers, command.clone())?;
+        check_imports(&bundle, features.contains(&"http"))?;
+        let path = paths::bundle(file)?;
+        component::write_if_changed(&path, &bundle)?;
+        println!(
+            "bundle: {} bytes, {} as gzip: {}",
+            bundle.len(),
+            component::gzip_bytes(&bundle)?,
+            path.display()
+        );
+    }
     Ok(())
 }
 
@@ -129,11 +136,15 @@ fn is_wasi(name: &str) -> bool {
 }
 
 /// Checks that the file imports nothing but WASI: an import that no provider has taken would be
-/// found by the person who runs it.
-fn check_imports(bundle: &[u8]) -> Result<()> {
+/// found by the person who runs it. `wasi:http` is imported where it is meant, and nowhere else.
+fn check_imports(bundle: &[u8], speaks_http: bool) -> Result<()> {
     let imports = world_of(bundle)?.imports;
-    match imports.iter().find(|name| !is_wasi(name)) {
-        Some(name) => bail!("the bundle still imports {name}"),
-        None => Ok(()),
+    if let Some(name) = imports.iter().find(|name| !is_wasi(name)) {
+        bail!("the bundle still imports {name}");
+    }
+    let http = imports.iter().any(|name| name.starts_with("wasi:http/"));
+    match http == speaks_http {
+        true => Ok(()),
+        false => bail!("the bundle imports wasi:http: {http}, and it should be {speaks_http}"),
     }
 }

@@ -1,12 +1,12 @@
-//! `cargo xtask check`: formatting, clippy, cargo-deny by deny.toml, and the checks of `embed` for
-//! embedders.
+//! `cargo xtask check`: formatting, clippy, cargo-deny by deny.toml, the checks of `embed` for
+//! embedders, and those of `systems`.
 //!
 //! Advisories are checked against a snapshot of the RustSec database in a folder beside the
 //! checkout, if there is one. No database is fetched: the same commit gets the same answer on any
 //! day.
 
 use crate::skips::SkippedParts;
-use crate::{component, embed, paths, process, setup};
+use crate::{component, embed, paths, process, setup, systems};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,9 @@ const SNAPSHOT: &str = "../shared/advisory-db";
 const DATABASE_FOLDER: &str = "advisory-db-3157b0e258782691";
 
 /// Every check, the quick ones first.
-const ALL: [&str; 6] = ["fmt", "clippy", "deny", "features", "outside", "package"];
+const ALL: [&str; 7] = [
+    "fmt", "clippy", "deny", "features", "outside", "package", "systems",
+];
 
 /// Runs the named checks; without a name, all of them.
 pub fn run(steps: &[String]) -> Result<()> {
@@ -36,6 +38,7 @@ pub fn run(steps: &[String]) -> Result<()> {
             "features" => embed::check_features()?,
             "outside" => embed::check_guide_crate()?,
             "package" => embed::check_package()?,
+            "systems" => systems::check(&mut skips)?,
             other => bail!("there is no check `{other}`: {}", ALL.join(", ")),
         }
     }

@@ -15,6 +15,7 @@ mod process_tree;
 mod setup;
 mod skips;
 mod soak;
+mod systems;
 mod test;
 mod wit;
 mod word_figures;
@@ -32,7 +33,7 @@ usage: cargo xtask <command>
   test [filter...]  set-up, component, every test; the last line counts passed, failed, skipped
   soak [factor]     the tests that kill processes or try random histories, 10 times as long
   words [faults]    figures of names, doc comments, wide lines and circles; each fault by place
-  check [step...]   fmt, clippy, deny, features, outside, package; all of them if none is named
+  check [step...]   fmt, clippy, deny, features, outside, package, systems; all if none is named
 
 Optional parts that are missing are named and skipped. With CI=true they are failures.";
 

@@ -12,8 +12,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Longest time in which no test ends. The slowest takes less than two minutes on a busy machine, so
-/// one that is then still running waits for something that never comes.
+/// Longest time in which no test ends. The slowest takes less than two minutes on a busy machine,
+/// so one that is then still running waits for something that never comes.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
 
 /// The beginning of a table row: tables that tests print for people are shown, too.

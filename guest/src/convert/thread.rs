@@ -121,6 +121,7 @@ fn more(loaded: &LoadedThread, waits_for: Option<&str>) -> String {
         .add("forks", &loaded.chain.value.forks)
         .add_present("forked_from", &loaded.thread.value.fork)
         .add_present("state", &loaded.head.value.state.map(StateSize))
+        .add_present("incomplete", &loaded.head.value.incomplete.then_some(true))
         .finish();
     if let Some(waits_for) = waits_for {
         text.pop();

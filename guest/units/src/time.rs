@@ -1,5 +1,9 @@
 //! Times as text: RFC 3339 in UTC.
 
+/// Longest time of a model call whose model names none: 128,000 output tokens at 40 a second. A
+/// host bounds silence by itself, and the cap on duration bounds the run.
+pub const MODEL_MILLIS: u64 = 3_600_000;
+
 /// Seconds in a day.
 const DAY_SECONDS: i64 = 86_400;
 

@@ -5,12 +5,10 @@
 //! takes nothing from it afterwards. Nothing is checked where the system has no modes.
 
 use super::{AuthorityError, child_dir};
-use cap_std::fs::{Dir, File, Metadata, OpenOptions};
+use cap_std::fs::{Dir, Metadata};
 use std::io;
+use threadkeep_storage::directory::create_private_dir;
 
-/// Mode of a file: its owner reads and writes it.
-#[cfg(unix)]
-const FILE_MODE: u32 = 0o600;
 /// Mode of a directory.
 #[cfg(unix)]
 const DIRECTORY_MODE: u32 = 0o700;
@@ -21,55 +19,14 @@ const OTHERS_MODE_BITS: u32 = 0o077;
 #[cfg(unix)]
 const OTHERS_WRITE_BITS: u32 = 0o022;
 
-/// Opens a file and makes it private, whether it existed or not. The options say whether it may
-/// exist.
-///
-/// # Errors
-/// The errors of opening a file.
-pub(crate) fn open_private(dir: &Dir, name: &str, mut options: OpenOptions) -> io::Result<File> {
-    #[cfg(unix)]
-    {
-        use cap_std::fs::OpenOptionsExt;
-        options.mode(FILE_MODE);
-    }
-    let file = dir.open_with(name, &options)?;
-    #[cfg(unix)]
-    {
-        use cap_std::fs::PermissionsExt;
-        let found = file.metadata()?;
-        let mode = found.permissions().mode() & (OTHERS_MODE_BITS | DIRECTORY_MODE);
-        // Not through a second name: the file may be anything.
-        if mode != FILE_MODE && is_owned_by_user(&found) && has_one_name(&found) {
-            file.set_permissions(cap_std::fs::Permissions::from_mode(FILE_MODE))?;
-        }
-    }
-    Ok(file)
-}
-
 /// Opens a directory directly inside another, made private if it is missing; a link is refused.
 pub(crate) fn private_child_dir(parent: &Dir, name: &str) -> Result<Dir, AuthorityError> {
     let failed = |source| AuthorityError::from_io(name, source);
-    match make_dir(parent, name) {
+    match create_private_dir(parent, name) {
         Err(source) if source.kind() == io::ErrorKind::AlreadyExists => child_dir(parent, name),
         Err(source) => Err(failed(source)),
-        Ok(()) => {
-            let dir = child_dir(parent, name)?;
-            #[cfg(unix)]
-            set_mode(&dir, DIRECTORY_MODE).map_err(failed)?;
-            Ok(dir)
-        }
+        Ok(()) => child_dir(parent, name),
     }
-}
-
-fn make_dir(parent: &Dir, name: &str) -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        use cap_std::fs::DirBuilderExt;
-        let mut builder = cap_std::fs::DirBuilder::new();
-        parent.create_dir_with(name, builder.mode(DIRECTORY_MODE))
-    }
-    #[cfg(not(unix))]
-    parent.create_dir(name)
 }
 
 /// Removes the permissions of others from a directory of this user: earlier versions made it with

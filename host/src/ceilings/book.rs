@@ -3,7 +3,7 @@
 
 use super::CeilingRefusal;
 use crate::authority::{self, AuthorityError};
-use cap_std::fs::{Dir, File, OpenOptions};
+use cap_std::fs::{Dir, OpenOptions};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fs::TryLockError;
@@ -228,7 +228,7 @@ impl FileBook {
         file.sync_all()?;
         self.dir.rename(&temporary, &self.dir, &self.name)?;
         #[cfg(unix)]
-        self.dir.open(".").map(File::into_std)?.sync_all()?;
+        self.dir.open(".")?.sync_all()?;
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use super::session::{CommandProject, warn_unwritten};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use threadkeep::authority;
 use threadkeep::documents::DocumentError;
+use threadkeep::project::TransferLeftovers;
 use threadkeep::tenant::PAGE_THREADS_MAX;
 use threadkeep::wit::registry::{Filter, Row};
 use threadkeep_cli::command::fault;
@@ -21,11 +22,16 @@ const THREADS_MAX: usize = 1_000;
 /// Tolerance for file times, which are coarser than the clock.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Brings the documents that dead processes left behind up to date. A failure is only a warning.
+/// Brings the documents that dead processes left behind up to date, and says so where a copy of the
+/// store was interrupted. A failure is only a warning.
 pub async fn catch_up(opened: &CommandProject, screen: &mut OutputScreen) {
     let Some(threads) = opened.project().threads() else {
         return;
     };
+    let left = TransferLeftovers::find(threads).unwrap_or_default();
+    if let Some((what, mend)) = left.describe_interrupted() {
+        screen.warn(&format!("{what}; {mend}"));
+    }
     let now = SystemTime::now();
     // `recover` and `doctor` report lock files that cannot be read.
     let Ok(dead) = authority::dead_processes_since(threads) else {

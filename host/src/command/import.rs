@@ -2,6 +2,7 @@
 
 use super::convert::ConvertRecord;
 use super::fault;
+use super::imported_parts::{BegunImport, ImportedParts};
 use super::session::{CommandProject, CommandSession};
 use std::path::Path;
 use std::time::Duration;
@@ -47,15 +48,29 @@ pub async fn import(
     let rehearsal = session.open_rehearsal()?;
     let tried = run::create_thread(&rehearsal, draft.clone()).await?;
     images.store(&rehearsal, &tried).await?;
-    append_history(&rehearsal, &tried, history.clone()).await?;
+    append_history(&rehearsal, &tried, history.clone(), 0).await?;
     let opened = session.open_or_create()?;
-    let thread = run::create_thread(&opened, draft).await?;
-    let done = match images.store(&opened, &thread).await {
-        Ok(()) => append_history(&opened, &thread, history).await,
-        stored => stored,
+    let imported = ImportedParts {
+        rehearsal: &rehearsal,
+        tried: &tried,
+        batches: &history.batches,
     };
-    opened.refresh_documents(&thread, screen).await;
-    done.map_err(|fault| run::with_created_hint(&opened, fault, &thread))?;
+    let (thread, parts) = match imported
+        .find_begun(&opened, draft.id.as_deref(), screen)
+        .await?
+    {
+        BegunImport::None => (run::create_thread(&opened, draft).await?, Some(0)),
+        BegunImport::Parts(thread, parts) => (thread, Some(parts)),
+        BegunImport::Whole(thread) => (thread, None),
+    };
+    if let Some(parts) = parts {
+        let done = match images.store(&opened, &thread).await {
+            Ok(()) => append_history(&opened, &thread, history, parts).await,
+            stored => stored,
+        };
+        opened.refresh_documents(&thread, screen).await;
+        done.map_err(|fault| run::with_created_hint(&opened, fault, &thread))?;
+    }
     let made = opened.tenant().get(&thread).await;
     let made = made.map_err(|error| fault::from_thread_call(&opened, &thread, &error))?;
     Ok(screen.print_answer(&ImportAnswer {
@@ -183,12 +198,14 @@ fn new_draft(
     })
 }
 
-/// Appends the history under a lease of this process, and leaves the thread idle. Until then the
-/// thread is incomplete: nothing goes on with it if this process is killed.
+/// Appends the history without its first `parts` under a lease of this process, and leaves the
+/// thread idle. Until then the thread is incomplete: if this process is killed, only the same
+/// import goes on with it.
 async fn append_history(
     opened: &CommandProject,
     thread: &str,
     history: ImportedHistory,
+    parts: usize,
 ) -> Result<(), CommandFault> {
     let failed = |error| fault::from_thread_call(opened, thread, &error);
     let tenant = opened.tenant();
@@ -203,8 +220,9 @@ async fn append_history(
     let deadline = deadline_after(opened, LEASE_TIME).convert();
     let held = tenant.open_thread(thread, &holder, deadline).await;
     let held = held.map_err(failed)?;
-    let (mut version, mut snapshot) = (held.version, history.snapshot);
-    for events in history.batches {
+    // The snapshot stands in the first part.
+    let (mut version, mut snapshot) = (held.version, history.snapshot.filter(|_| parts == 0));
+    for events in history.batches.into_iter().skip(parts) {
         let mut change = ChangeSet::of_events(events);
         change.snapshot = snapshot.take();
         let appended = tenant

@@ -16,6 +16,7 @@ mod doctor;
 mod drive;
 mod fault;
 mod import;
+mod imported_parts;
 mod input;
 mod interrupts;
 mod prune;

@@ -167,18 +167,19 @@ fn too_many_names(count: usize) -> LibraryError {
 }
 
 /// The host's driver makes model and tool calls itself. Only the component's own loop
-/// (`runner.run`) calls these imports; an embedder that wants it links them anew.
+/// (`runner.run`) calls these imports: the engine links them anew ([`super::step_calls`]), and so
+/// does an embedder with a linker of its own that wants it.
 impl llm::Host for ImportView<'_> {
     fn complete(
         &mut self,
         _: llm::Request,
     ) -> Result<std::result::Result<llm::Completion, llm::LlmError>> {
-        wasmtime::bail!("llm.complete: this host drives model calls itself")
+        wasmtime::bail!("llm.complete: this linker has no models")
     }
 }
 
 impl tools::Host for ImportView<'_> {
     fn call(&mut self, _: Vec<types::ToolCall>) -> Result<Vec<types::ToolOutcome>> {
-        wasmtime::bail!("tools.call: this host drives tool calls itself")
+        wasmtime::bail!("tools.call: this linker has no tools")
     }
 }

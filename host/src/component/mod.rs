@@ -9,9 +9,11 @@ mod error_record;
 mod host;
 mod meter;
 mod size;
+mod step_calls;
 
 pub use crate::bindings::{Threads, ThreadsPre};
 pub use meter::CallMeter;
+pub(crate) use step_calls::{HasStepCallView, StepCall, StepCallSender, StepCallView};
 
 use crate::clock::{HostClock, SystemClock};
 use crate::library::TenantLibrary;

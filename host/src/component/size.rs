@@ -1,6 +1,7 @@
 //! Sizes of what crosses between component and host, for the meter: the bytes of texts, plus a
 //! constant for each thing around them, so that a million empty things are counted too.
 
+use crate::bindings::threadkeep::threads::{llm, types};
 use crate::library::LibraryError;
 use crate::storage::{CommitOp, LogEntry, RecordKey, RecordPage, StorageError, StoredRecord};
 
@@ -78,4 +79,33 @@ pub(super) fn documents(answer: &Result<Vec<Option<String>>, LibraryError>) -> u
         let texts_of = |document: &Option<String>| texts(&[document.as_deref().unwrap_or("")]);
         documents.iter().map(texts_of).sum()
     })
+}
+
+pub(super) fn model_request(request: &llm::Request) -> usize {
+    let tools = request.tools.iter();
+    let tools = tools.map(|tool| texts(&[&tool.name, &tool.description, &tool.schema]));
+    texts(&[&request.system, &request.model, &request.options])
+        + tools.sum::<usize>()
+        + names(&request.messages)
+}
+
+pub(super) fn model_answer(answer: &Result<llm::Completion, llm::LlmError>) -> usize {
+    match answer {
+        Ok(completion) => texts(&[&completion.blocks, &completion.finish]),
+        Err(failure) => texts(&[&failure.message, &failure.partial]),
+    }
+}
+
+pub(super) fn tool_calls(calls: &[types::ToolCall]) -> usize {
+    let calls = calls.iter();
+    calls
+        .map(|call| texts(&[&call.thread, &call.name, &call.arguments]))
+        .sum()
+}
+
+pub(super) fn tool_outcomes(outcomes: &[types::ToolOutcome]) -> usize {
+    let outcomes = outcomes.iter();
+    outcomes
+        .map(|outcome| texts(&[&outcome.content, &outcome.patches, &outcome.operations]))
+        .sum()
 }

@@ -4,10 +4,10 @@
 //! there, unless the store itself cannot give it. It is named by the SHA-256 of its bytes and never
 //! changes.
 
-use super::files::{DocumentDirectory, FileReplacement, MissingDirectory};
 use super::{DocumentError, run_blocking};
 use crate::blobs::BlobName;
 use crate::tenant::Tenant;
+use crate::thread_files::{DocumentDirectory, FileReplacement, MissingDirectory};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ pub(super) async fn write_blob_files(
             let directory = there.open_inner(BLOBS_DIR, MissingDirectory::Make)?;
             let directory = directory.ok_or(DocumentError::Abandoned)?;
             let found = directory.check_file(&name)?;
-            let is_there = found.is_some_and(|found| found.len() == blob.size);
+            let is_there = found.is_some_and(|found| found.bytes == blob.size);
             Ok((!is_there).then_some(directory))
         });
         let Some(directory) = directory.await? else {
@@ -105,7 +105,7 @@ pub(super) async fn write_blob_files(
         run_blocking(move || {
             let mut file = FileReplacement::begin(Arc::new(directory), &name)?;
             file.write(&bytes)?;
-            file.commit()
+            Ok(file.commit()?)
         })
         .await?;
     }

@@ -12,31 +12,33 @@
 mod background_queue;
 mod blob_files;
 pub mod checkpoints;
-mod files;
-mod tail;
 mod transcript;
 mod usage;
 mod writer;
 
+#[doc(hidden)]
+pub use crate::thread_files::WriteFault;
+pub use crate::thread_files::{Document, DocumentState, USAGE_FILE};
 pub use background_queue::FlushReport;
 pub use blob_files::{BLOBS_DIR, blob_file_name};
-pub use usage::{USAGE_FILE, UsageLog, usage_log_bytes};
+pub use usage::{UsageLog, usage_log_bytes};
 pub use writer::DocumentWriter;
 
 use crate::authority::AuthorityError;
 use crate::error::CallError;
 use crate::library::LibraryError;
 use crate::tenant::{PAGE_THREADS_MAX, Tenant};
+use crate::thread_files::{
+    DocumentDirectory, MissingDirectory, ThreadFileError, check_thread_file, write_thread_file,
+};
 use crate::thread_path::path_of;
 use crate::wit::{self, Instant, registry, transcript::Piece};
 use cap_std::fs::Dir;
 use checkpoints::CheckpointSettings;
-#[doc(hidden)]
-pub use files::WriteFault;
-use files::{DocumentDirectory, FileReplacement, MissingDirectory};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use threadkeep_storage::directory::GrantedDirectory;
 use threadkeep_units::time::rfc3339_seconds;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use transcript::Transcript;
@@ -48,57 +50,8 @@ const STRIPES: usize = 64;
 /// runtime busy with files, and more than this write no faster to one disk.
 const CONCURRENT_MAX: usize = 8;
 
-/// Largest `thread.json` that is compared: a result has less than 1 MiB as it is stored.
-const THREAD_BYTES_MAX: u64 = 8 << 20;
-
 /// Most failures that a report names; the others are counted.
 pub const FAILURES_MAX: usize = 100;
-
-/// A kind of document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Document {
-    /// `thread.json`: the state of the thread. Replaced as a whole.
-    Thread,
-    /// `transcript.jsonl`: a manifest line that is rewritten in place, then one event a line.
-    Jsonl,
-    /// `transcript.md`: for people. Append-only.
-    Markdown,
-}
-
-impl Document {
-    /// The name of its file.
-    pub fn file_name(self) -> &'static str {
-        match self {
-            Self::Thread => "thread.json",
-            Self::Jsonl => "transcript.jsonl",
-            Self::Markdown => "transcript.md",
-        }
-    }
-
-    /// Returns the component's name for it.
-    fn component_name(self) -> &'static str {
-        match self {
-            Self::Thread => "thread",
-            Self::Jsonl => "jsonl",
-            Self::Markdown => "markdown",
-        }
-    }
-}
-
-/// The result of comparing a document with the records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DocumentState {
-    /// It equals what the records give.
-    Current,
-    /// It is older than the head: it reaches this version, or was made from this version before
-    /// mail changed the head. A transcript with a torn end reaches an earlier version.
-    Stale(u64),
-    /// It is neither: it was edited, or it is no ordinary file. A hard link, which is not even
-    /// read, is such a case. `repair` rebuilds it.
-    Other,
-    /// The file does not exist.
-    Missing,
-}
 
 /// The states of the documents of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,6 +133,18 @@ pub enum DocumentError {
     Abandoned,
 }
 
+impl From<ThreadFileError> for DocumentError {
+    fn from(error: ThreadFileError) -> Self {
+        match error {
+            ThreadFileError::Authority(error) => Self::Authority(error),
+            ThreadFileError::Id(id) => Self::Id(id),
+            ThreadFileError::Busy(thread) => Self::Busy(thread),
+            ThreadFileError::Component(problem) => Self::Component(problem),
+            ThreadFileError::Vanished => Self::Abandoned,
+        }
+    }
+}
+
 /// Writes and checks the documents of a tenant's threads. Cheap to clone.
 #[derive(Clone)]
 pub struct ThreadDocuments {
@@ -188,7 +153,7 @@ pub struct ThreadDocuments {
 
 struct DocumentsState {
     tenant: Tenant,
-    threads: Dir,
+    threads: GrantedDirectory,
     fault: Option<WriteFault>,
     stripes: [Mutex<()>; STRIPES],
     permits: Semaphore,
@@ -207,7 +172,7 @@ impl ThreadDocuments {
         Self {
             inner: Arc::new(DocumentsState {
                 tenant,
-                threads,
+                threads: GrantedDirectory::new(threads),
                 fault,
                 stripes,
                 permits: Semaphore::new(CONCURRENT_MAX),
@@ -316,7 +281,7 @@ impl ThreadDocuments {
         Ok(DocumentStates {
             thread: run_blocking({
                 let place = Arc::clone(&place);
-                move || check_thread(&place, &record)
+                move || Ok(check_thread_file(&place, record.text.as_bytes())?)
             })
             .await?,
             jsonl: jsonl.check().await?,
@@ -338,7 +303,8 @@ impl ThreadDocuments {
         let record = self.render_thread(&place).await?;
         let (version, mut rebuilt) = (record.version, Vec::new());
         let there = Arc::clone(&place);
-        let written = run_blocking(move || write_thread(&there, record.text.as_bytes())).await;
+        let written =
+            run_blocking(move || Ok(write_thread_file(&there, record.text.as_bytes())?)).await;
         let tenant = &self.inner.tenant;
         let jsonl = match Transcript::new_jsonl(tenant, &place, &path).await {
             Ok(jsonl) => update_transcript(&jsonl, Document::Jsonl, rebuild, &mut rebuilt).await,
@@ -380,7 +346,7 @@ impl ThreadDocuments {
         }
         let inner = Arc::clone(&self.inner);
         let place =
-            run_blocking(move || DocumentDirectory::open(&inner.threads, &id, absent)).await?;
+            run_blocking(move || Ok(DocumentDirectory::open(&inner.threads, &id, absent)?)).await?;
         let fault = self.inner.fault.clone();
         Ok(place.map(|place| (Arc::new(place.with_fault(fault)), record)))
     }
@@ -410,60 +376,6 @@ async fn update_transcript(
         rebuilt.push(document);
     }
     Ok(())
-}
-
-/// Replaces `thread.json`, unless it is already equal.
-fn write_thread(place: &Arc<DocumentDirectory>, text: &[u8]) -> Result<(), DocumentError> {
-    let name = Document::Thread.file_name();
-    match place.read(name, text.len() as u64) {
-        Ok(Some(found)) if found == text => return Ok(()),
-        Err(DocumentError::Authority(
-            AuthorityError::TooLarge { .. } | AuthorityError::HardLink { .. },
-        ))
-        | Ok(_) => {}
-        Err(error) => return Err(error),
-    }
-    let mut replacement = FileReplacement::begin(Arc::clone(place), name)?;
-    replacement.write(text)?;
-    replacement.commit()
-}
-
-fn check_thread(place: &DocumentDirectory, record: &Piece) -> Result<DocumentState, DocumentError> {
-    let found = match place.read(Document::Thread.file_name(), THREAD_BYTES_MAX) {
-        Ok(Some(found)) => found,
-        Ok(None) => return Ok(DocumentState::Missing),
-        Err(DocumentError::Authority(
-            AuthorityError::TooLarge { .. } | AuthorityError::HardLink { .. },
-        )) => {
-            return Ok(DocumentState::Other);
-        }
-        Err(error) => return Err(error),
-    };
-    if found == record.text.as_bytes() {
-        return Ok(DocumentState::Current);
-    }
-    let marks = (thread_mark(&found), thread_mark(record.text.as_bytes()));
-    Ok(match marks {
-        // Mail changes the head, and with it `updated_at`, without a new version.
-        (Some(old), Some(new))
-            if old.thread_id == new.thread_id
-                && (old.version, &old.updated_at) < (new.version, &new.updated_at) =>
-        {
-            DocumentState::Stale(old.version)
-        }
-        _ => DocumentState::Other,
-    })
-}
-
-#[derive(serde::Deserialize)]
-struct ThreadMark {
-    thread_id: String,
-    version: u64,
-    updated_at: String,
-}
-
-fn thread_mark(text: &[u8]) -> Option<ThreadMark> {
-    serde_json::from_slice(text).ok()
 }
 
 /// Runs blocking file work off the async runtime's own threads.

@@ -11,8 +11,10 @@
 mod conversation;
 mod events;
 mod hand_off;
+mod inner_run;
 mod nonce;
 mod observer;
+mod outside_calls;
 mod perform;
 mod post_run_work;
 mod queue;
@@ -23,6 +25,7 @@ mod stop;
 mod tree;
 
 pub use events::{EndedRun, EventSink, RunEvent, StopCause, ThreadCosts, ThreadResumption};
+pub use inner_run::{InnerRun, InnerRunReport};
 pub use nonce::fresh_nonce;
 pub use observer::{CommitNotice, CommitObserver};
 pub(crate) use post_run_work::PostRunWork;

@@ -2,19 +2,18 @@
 
 use super::conversation::ThreadConversation;
 use super::hand_off::report_hand_off;
-use super::result_blobs::{result_content, store_result_blobs};
+use super::outside_calls::{delta_event, partial_text, perform_tool_call};
 use super::run_admission::RunAdmission;
 use super::{
     DriveError, Driver, DurableReply, EventSink, RunEvent, StopLevel, StopReceiver, ThreadCosts,
     ThreadResumption,
 };
-use crate::ceilings::{PendingSettlement, RunPermit, ToolCallOutcome};
+use crate::ceilings::{PendingSettlement, RunPermit};
 use crate::component::convert;
 use crate::models::{
     BoxFuture, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, ModelProvider,
     OnDelta, ReplyDelta,
 };
-use crate::tools::{ToolRequest, ToolResult};
 use crate::wit::{self, llm, runner};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -35,9 +34,6 @@ const SUBMIT_REPEATS_MAX: u32 = 12;
 const SUBMIT_PAUSE: Duration = Duration::from_millis(40);
 /// The longest pause between repetitions.
 const SUBMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Most bytes of a partial text that is kept: well under the component's own limit, even for long
-/// escapes.
-const PARTIAL_BYTES_MAX: usize = 40 << 10;
 
 /// A run whose lease this driver has.
 pub(super) struct Run<'a> {
@@ -333,7 +329,10 @@ impl Run<'_> {
         // A round that went on past its step's deadline could run while another holder claims the
         // thread.
         let left = self.time_until(step.deadline);
-        let round = join_all(step.calls.iter().map(|call| self.call_tool(call, left)));
+        let passed = (self.permit(), &self.sink);
+        let calls = step.calls.iter();
+        let round = calls.map(|call| perform_tool_call(self.driver, passed, call, left));
+        let round = join_all(round);
         let partial = Mutex::default();
         match self
             .perform_with_polls(round, StopLevel::Now, &partial, POLL)
@@ -357,52 +356,6 @@ impl Run<'_> {
             }
             Err(StepInterruption::Fenced) => Err(DriveError::Fenced(self.thread.clone())),
         }
-    }
-
-    async fn call_tool(
-        &self,
-        call: &wit::ToolCall,
-        left: Duration,
-    ) -> (wit::ToolOutcome, PendingSettlement) {
-        let id = format!("call_{}_{}", call.version, call.index);
-        let (name, arguments) = (call.name.clone(), call.arguments.clone());
-        self.sink.emit(RunEvent::ToolStarted {
-            call: id.clone(),
-            name: name.clone(),
-            arguments,
-        });
-        let longest = Duration::from_millis(call.timeout.into()).min(left);
-        let tools = &*self.driver.tools;
-        let request = ToolRequest {
-            name: &call.name,
-            arguments: &call.arguments,
-            approved: call.approved,
-        };
-        let called = self.permit().call_tool_unsettled(tools, request, longest);
-        let (called, settling) = called.await;
-        let ToolCallOutcome {
-            result,
-            interrupted,
-        } = called;
-        let interrupted = interrupted && !call.idempotent;
-        let (result, blocks) = store_result_blobs(&self.driver.tenant, call, result).await;
-        self.sink.emit(RunEvent::ToolDone {
-            call: id,
-            name,
-            failed: result.failed,
-            bytes: result.content.len(),
-        });
-        let outcome = wit::ToolOutcome {
-            version: call.version,
-            index: call.index,
-            state: outcome_state(interrupted, &result).to_owned(),
-            failed: result.failed,
-            content: result_content(&result.content, blocks),
-            patches: result.patches,
-            operations: result.operations,
-            cost: result.cost_nanos,
-        };
-        (outcome, settling)
     }
 
     async fn perform_wait(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
@@ -525,15 +478,6 @@ fn step_phase(step: &runner::Step) -> StepPhase {
     }
 }
 
-/// Returns what became of a call, as the component is told.
-fn outcome_state(interrupted: bool, result: &ToolResult) -> &'static str {
-    match (interrupted, result.needs_consent) {
-        (true, _) => "interrupted",
-        (false, true) => "needs-consent",
-        (false, false) => "done",
-    }
-}
-
 /// Returns the answer once its totals are written, which no stop interrupts.
 async fn await_settlement<T>(
     answered: Result<(T, PendingSettlement), StepInterruption>,
@@ -543,39 +487,6 @@ async fn await_settlement<T>(
     Ok(answer)
 }
 
-/// Turns a delta into an event; text is also appended to the partial, from the beginning and
-/// without gaps.
-fn delta_event(delta: ReplyDelta, partial: &Mutex<String>) -> Option<RunEvent> {
-    Some(match delta {
-        ReplyDelta::Text(text) => {
-            let mut kept = partial.lock();
-            if kept.len() < PARTIAL_BYTES_MAX {
-                kept.push_str(&text);
-            }
-            drop(kept);
-            RunEvent::Text(text)
-        }
-        ReplyDelta::Thinking(text) => RunEvent::Thinking(text),
-        ReplyDelta::ToolUse(name) => RunEvent::ToolNamed(name),
-        ReplyDelta::Restarted => {
-            let mut kept = partial.lock();
-            kept.clear();
-            drop(kept);
-            RunEvent::Restarted
-        }
-        ReplyDelta::Received(_) => return None,
-    })
-}
-
-fn partial_text(partial: &Mutex<String>) -> String {
-    let kept = partial.lock();
-    let mut end = kept.len().min(PARTIAL_BYTES_MAX);
-    while !kept.is_char_boundary(end) {
-        end -= 1;
-    }
-    kept[..end].to_owned()
-}
-
-fn llm_failure(kind: FailureKind, code: &str, message: &str) -> llm::LlmError {
+pub(super) fn llm_failure(kind: FailureKind, code: &str, message: &str) -> llm::LlmError {
     convert::failure_to_wit(&ModelFailure::new(kind, code, message))
 }

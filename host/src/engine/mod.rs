@@ -19,13 +19,18 @@ pub(crate) use limiter::InstanceLimiter;
 pub(crate) use pool::{NoAnswer, TenantLane};
 
 use crate::bindings::ThreadsPre;
-use crate::component::{CallMeter, ImportView, TenantContext, add_to_linker};
+use crate::bindings::threadkeep::threads::{llm, tools};
+use crate::component::{
+    CallMeter, HasStepCallView, ImportView, StepCallSender, StepCallView, TenantContext,
+    add_to_linker,
+};
 use crate::limits::EngineLimits;
 use crate::tools::files::FilePool;
 use parking_lot::Mutex;
 use pool::CallPool;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, Store, UpdateDeadline};
@@ -37,6 +42,9 @@ const EPOCH: Duration = Duration::from_millis(10);
 const LONG_CALL_TIME: Duration = Duration::from_millis(20);
 /// Interval in epochs at which the ticker drops idle instances.
 const EPOCHS_PER_SWEEP: u32 = 100;
+/// Most calls of `runner.run` at once, of all tenants. Each has a thread that waits while models
+/// and tools answer; a host with more runs than this uses the driver, which needs none.
+const INNER_RUNS_MAX: usize = 64;
 
 /// The component built into this crate.
 pub const COMPONENT: &[u8] = include_bytes!(env!("THREADKEEP_COMPONENT_PATH"));
@@ -93,6 +101,8 @@ pub(crate) struct InstanceState {
     pub(crate) context: TenantContext,
     pub(crate) meter: CallMeter,
     pub(crate) limiter: InstanceLimiter,
+    /// Takes the imports `llm` and `tools` of a call of `runner.run`.
+    pub(crate) step_calls: Option<StepCallSender>,
 }
 
 /// A compiled component, ready for any number of tenants. Cheap to clone.
@@ -108,6 +118,7 @@ struct EngineShared {
     limits: EngineLimits,
     pool: CallPool,
     files: FilePool,
+    inner_runs: Arc<Semaphore>,
     tenants: Mutex<Vec<Weak<TenantInstances>>>,
 }
 
@@ -142,6 +153,7 @@ impl Engine {
             limits,
             pool: CallPool::new(&limits),
             files: FilePool::new(),
+            inner_runs: Arc::new(Semaphore::new(INNER_RUNS_MAX)),
             tenants: Mutex::default(),
         });
         start_ticker(&shared, std::thread::Builder::new())?;
@@ -191,6 +203,7 @@ impl Engine {
             context: context.clone(),
             meter,
             limiter: InstanceLimiter::new(limits, Arc::downgrade(tenant)),
+            step_calls: None,
         };
         let mut store = Store::new(&self.shared.engine, state);
         store.limiter(|state| &mut state.limiter);
@@ -219,6 +232,34 @@ impl Engine {
         call: impl FnOnce(Instant) -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
         self.shared.pool.run_call(lane, call).await
+    }
+
+    /// Waits until fewer than [`INNER_RUNS_MAX`] calls of `runner.run` are under way.
+    pub(crate) async fn admit_inner_run(&self) -> Result<OwnedSemaphorePermit, NoAnswer> {
+        let room = Arc::clone(&self.shared.inner_runs).acquire_owned().await;
+        room.map_err(|_| NoAnswer::Abandoned)
+    }
+
+    /// Runs a call of `runner.run` on a thread of its own: it waits for models and tools, and would
+    /// keep a thread of the pool from the calls of others.
+    pub(crate) async fn run_outside_pool<T: Send + 'static>(
+        &self,
+        room: OwnedSemaphorePermit,
+        call: impl FnOnce(Instant) -> T + Send + 'static,
+    ) -> Result<T, NoAnswer> {
+        let deadline = Instant::now() + self.shared.limits.wall_time_max;
+        let (answer, answered) = oneshot::channel();
+        let work = move || {
+            priority::begin_call();
+            let _room = room;
+            // The caller may be gone.
+            let _ = answer.send(call(deadline));
+        };
+        let thread = std::thread::Builder::new()
+            .name("threadkeep-run".to_owned())
+            .stack_size(pool::HOST_STACK_BYTES + self.shared.limits.stack_bytes_max);
+        thread.spawn(work).map_err(|_| NoAnswer::NoThread)?;
+        answered.await.map_err(|_| NoAnswer::Abandoned)
     }
 }
 
@@ -260,11 +301,27 @@ fn prepare(
         context: &state.context,
         meter: &mut state.meter,
     })
+    .and_then(|()| add_step_calls(&mut linker))
     .map_err(EngineError::Config)?;
     linker
         .instantiate_pre(&component)
         .and_then(ThreadsPre::new)
         .map_err(|error| version_mismatch(engine, &component).unwrap_or(EngineError::World(error)))
+}
+
+/// Replaces the imports `llm` and `tools`, which trap, by those that serve `runner.run`.
+fn add_step_calls(linker: &mut Linker<InstanceState>) -> wasmtime::Result<()> {
+    fn view(state: &mut InstanceState) -> StepCallView<'_> {
+        StepCallView {
+            calls: state.step_calls.as_mut(),
+            meter: &mut state.meter,
+        }
+    }
+    linker.allow_shadowing(true);
+    llm::add_to_linker::<_, HasStepCallView>(linker, view)?;
+    tools::add_to_linker::<_, HasStepCallView>(linker, view)?;
+    linker.allow_shadowing(false);
+    Ok(())
 }
 
 /// The error of a component that was made for another version, if that is why it does not fit.
@@ -337,6 +394,7 @@ mod tests {
             limits,
             pool: CallPool::new(&limits),
             files: FilePool::new(),
+            inner_runs: Arc::new(Semaphore::new(INNER_RUNS_MAX)),
             tenants: Mutex::default(),
         });
         let refused = start_ticker(

@@ -28,7 +28,7 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Shorter idle time of a low-priority thread, whose place others may need.
 const LOW_IDLE_TIME_MAX: Duration = Duration::from_millis(50);
 /// Stack for the host's own code in a call: imports, down to the database.
-const HOST_STACK_BYTES: usize = 2 << 20;
+pub(super) const HOST_STACK_BYTES: usize = 2 << 20;
 /// A stack size that no system can give: a thread with it cannot be started.
 #[cfg(test)]
 pub(super) const STACK_BYTES_REFUSED: usize = 1 << 50;

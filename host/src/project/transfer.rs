@@ -26,7 +26,7 @@ use std::io::{self, ErrorKind};
 /// The directory in `.ai/threads` that keeps stores which were replaced, each in one with a number.
 pub const REPLACED_DIRECTORY: &str = "replaced.d";
 /// The directory in `.ai/threads` in which a copy is made.
-const COPY_DIRECTORY: &str = "copy.d";
+pub(super) const COPY_DIRECTORY: &str = "copy.d";
 /// Files of a SQLite store beside its own, which move with it.
 const SQLITE_SUFFIXES: [&str; 4] = ["-wal", "-shm", "-journal", ".lock"];
 /// Most stores that are put away.
@@ -261,7 +261,7 @@ fn open_sqlite(_: &Dir) -> Result<Box<dyn ListedStore>, TransferError> {
 
 /// The names of all files that belong to a store, its own at first. A log of SQLite that a dead
 /// process left must not stand beside another store of that name.
-fn file_names(store: ProjectStore) -> impl Iterator<Item = String> {
+pub(super) fn file_names(store: ProjectStore) -> impl Iterator<Item = String> {
     let suffixes: &[&str] = match store {
         ProjectStore::Sqlite => &SQLITE_SUFFIXES,
         ProjectStore::Files => &[],

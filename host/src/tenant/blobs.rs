@@ -7,12 +7,10 @@ use crate::blobs::{
 };
 use crate::storage::{StorageBackend, StorageError};
 use std::sync::Arc;
+use threadkeep_units::status::has_ended;
 
 /// Most times that the record of a chain may move while a blob is written.
 const MOVES_MAX: u32 = 16;
-
-/// Statuses of a thread that takes nothing more.
-const ENDED: [&str; 5] = ["completed", "error", "cancelled", "killed", "continued"];
 
 impl Tenant {
     /// Stores an image for a thread, recognized by its bytes.
@@ -54,7 +52,7 @@ impl Tenant {
                 .await?;
             // The status is read after the version: an end in between moves the record.
             let record = self.get(thread).await?;
-            let Some(version) = found.filter(|_| !ENDED.contains(&record.status.as_str())) else {
+            let Some(version) = found.filter(|_| !has_ended(&record.status)) else {
                 let (thread, status) = (record.id, record.status);
                 return Err(BlobError::Ended { thread, status });
             };

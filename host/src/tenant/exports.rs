@@ -203,16 +203,6 @@ forward_exports! { threadkeep_threads_runner:
     ) -> runner::Handle
         = call_resume(&thread, input.as_deref(), &holder, &key, about.as_deref());
 
-    /// `runner.run`. It ends with an error at its first model or tool call: those are the driver's.
-    pub async fn run_inside(
-        thread: &str,
-        input: Option<String>,
-        holder: &str,
-        key: &str,
-        steps: u32,
-    ) -> String
-        = call_run(&thread, input.as_deref(), &holder, &key, steps);
-
     /// `runner.claim`.
     pub async fn claim(thread: &str, holder: &str, proof: runner::Proof) -> runner::Handle
         = call_claim(&thread, &holder, &proof);

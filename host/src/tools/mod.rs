@@ -8,24 +8,16 @@
 pub mod files;
 mod joined;
 
+pub use crate::file_tools::RESULT_BYTES_MAX;
 pub use joined::JoinedTools;
 
+use crate::file_tools::CONTENT_BYTES_MAX;
 use crate::models::BoxFuture;
 pub use threadkeep_adapters::ToolEntry;
-
-/// Most bytes of one tool result that a model is shown. Larger ones are cut on a character
-/// boundary, with a note, and kept whole as a blob.
-pub const RESULT_BYTES_MAX: usize = 64 << 10;
 
 /// Most bytes of the patches and operations of one result: twice what the component applies, so
 /// that the model is told by it what is too much.
 pub const EDITS_BYTES_MAX: usize = 128 << 10;
-
-/// Bytes of a result that are reserved for notes.
-const NOTE_BYTES: usize = 512;
-
-/// Most bytes of content that a tool collects before its notes.
-const CONTENT_BYTES_MAX: usize = RESULT_BYTES_MAX - NOTE_BYTES;
 
 /// Most nano-USD that one call may report as its cost, as `wit/types.wit` bounds it. A report above
 /// it is cut.

@@ -4,14 +4,23 @@
 //! Names are single names of entries, never paths: an implementation refuses any other. All access
 //! goes through the directory; nothing outside it is read, written or removed.
 
+mod authority_error;
+mod checked_tree;
 #[cfg(feature = "cap-std")]
 mod granted;
 mod preopened;
+mod tree;
 
+pub use authority_error::AuthorityError;
+pub use checked_tree::{
+    open_checked_file, open_child_tree, open_or_create_tree, read_bounded_file,
+};
 #[cfg(feature = "cap-std")]
-pub use granted::GrantedDirectory;
+pub use granted::{GrantedDirectory, create_private_dir, open_private, without_waiting};
 pub use preopened::PreopenedDirectory;
+pub use tree::{DirectoryTree, EntryDetails, EntryPlace, EntryType, FileAccess, TreeFile};
 
+use std::ffi::OsString;
 use std::io::{self, Read, Seek, SeekFrom};
 
 /// A directory that a program may use.
@@ -123,3 +132,57 @@ fn read_part(mut file: impl Read + Seek, offset: u64, bytes: usize) -> io::Resul
     file.take(bytes as u64).read_to_end(&mut content)?;
     Ok(content)
 }
+
+/// Collects the names of entries that are UTF-8.
+fn collect_names(names: impl Iterator<Item = io::Result<OsString>>) -> io::Result<Vec<String>> {
+    let names = names.filter_map(|name| name.map(|name| name.into_string().ok()).transpose());
+    names.collect()
+}
+
+/// Collects the names of at most so many entries.
+fn collect_some_names(
+    names: impl Iterator<Item = io::Result<OsString>>,
+    count_max: usize,
+) -> io::Result<Vec<Option<String>>> {
+    let names = names.take(count_max);
+    names.map(|name| Ok(name?.into_string().ok())).collect()
+}
+
+impl EntryMetadata {
+    fn from_details(details: &EntryDetails) -> Self {
+        Self {
+            is_file: details.is_file(),
+            is_directory: details.entry_type == EntryType::Directory,
+            bytes: details.bytes,
+        }
+    }
+}
+
+/// Makes the details of the metadata of std or of cap-std, which have the same methods and no common
+/// trait; the extension of unix must be in scope. `$modified` is the time of the last change.
+macro_rules! entry_details {
+    ($found:expr, $modified:expr) => {{
+        let (found, modified) = ($found, $modified);
+        let kind = found.file_type();
+        #[cfg(unix)]
+        let (names, identity) = (found.nlink(), Some((found.dev(), found.ino())));
+        #[cfg(not(unix))]
+        let (names, identity) = (1_u64, None);
+        EntryDetails {
+            entry_type: if kind.is_symlink() {
+                EntryType::Link
+            } else if kind.is_dir() {
+                EntryType::Directory
+            } else if kind.is_file() {
+                EntryType::File
+            } else {
+                EntryType::Special
+            },
+            bytes: found.len(),
+            has_one_name: !kind.is_file() || names <= 1,
+            identity,
+            modified,
+        }
+    }};
+}
+use entry_details;

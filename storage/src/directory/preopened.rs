@@ -6,9 +6,16 @@
     reason = "under WASI a path is the handle: it leads nowhere but below what was granted"
 )]
 
-use super::{DirectoryFile, EntryMetadata, FileDirectory, check_entry_name, read_part};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use super::{
+    DirectoryFile, DirectoryTree, EntryDetails, EntryMetadata, EntryPlace, EntryType, FileAccess,
+    FileDirectory, TreeFile, check_entry_name, collect_names, collect_some_names, entry_details,
+    read_part,
+};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+#[cfg(unix)]
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A directory that is named by a path. Nothing holds it: where a process may name any path, it can
@@ -32,6 +39,20 @@ impl PreopenedDirectory {
     fn entry(&self, name: &str) -> io::Result<PathBuf> {
         check_entry_name(name)?;
         Ok(self.path.join(name))
+    }
+
+    fn entry_below(&self, place: EntryPlace<'_>) -> io::Result<PathBuf> {
+        let directory = match place.directory {
+            Some(directory) => self.entry(directory)?,
+            None => self.path.clone(),
+        };
+        check_entry_name(place.name)?;
+        Ok(directory.join(place.name))
+    }
+
+    fn names(&self) -> io::Result<impl Iterator<Item = io::Result<OsString>>> {
+        let entries = fs::read_dir(&self.path)?;
+        Ok(entries.map(|entry| Ok(entry?.file_name())))
     }
 }
 
@@ -59,25 +80,83 @@ impl FileDirectory for PreopenedDirectory {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            names.extend(entry?.file_name().into_string());
-        }
-        Ok(names)
+        collect_names(self.names()?)
     }
 
     fn metadata(&self, name: &str) -> io::Result<EntryMetadata> {
-        let found = fs::symlink_metadata(self.entry(name)?)?;
-        Ok(EntryMetadata {
-            is_file: found.is_file(),
-            is_directory: found.is_dir(),
-            bytes: found.len(),
-        })
+        Ok(EntryMetadata::from_details(&DirectoryTree::details(
+            self, name,
+        )?))
     }
 
     fn sync(&self) -> io::Result<()> {
         sync_directory(&self.path)
     }
+}
+
+impl DirectoryTree for PreopenedDirectory {
+    fn clone_tree(&self) -> io::Result<Box<dyn DirectoryTree>> {
+        Ok(Box::new(Self::new(&self.path)))
+    }
+
+    fn describe(&self) -> io::Result<EntryDetails> {
+        Ok(details_of(&fs::metadata(&self.path)?))
+    }
+
+    fn details(&self, name: &str) -> io::Result<EntryDetails> {
+        Ok(details_of(&fs::symlink_metadata(self.entry(name)?)?))
+    }
+
+    fn list_some(&self, count_max: usize) -> io::Result<Vec<Option<String>>> {
+        collect_some_names(self.names()?, count_max)
+    }
+
+    fn read_link(&self, name: &str) -> io::Result<PathBuf> {
+        fs::read_link(self.entry(name)?)
+    }
+
+    fn open_tree(&self, name: &str) -> io::Result<Box<dyn DirectoryTree>> {
+        let path = self.entry(name)?;
+        match fs::metadata(&path)?.is_dir() {
+            true => Ok(Box::new(Self { path })),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn create_tree(&self, name: &str) -> io::Result<()> {
+        fs::create_dir(self.entry(name)?)
+    }
+
+    fn remove_tree(&self, name: &str) -> io::Result<()> {
+        fs::remove_dir(self.entry(name)?)
+    }
+
+    fn open_file(&self, name: &str, access: FileAccess) -> io::Result<Box<dyn TreeFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match access {
+            FileAccess::Read => {}
+            FileAccess::Change => {
+                options.write(true);
+            }
+            FileAccess::Append => {
+                options.append(true).create(true);
+            }
+        }
+        Ok(Box::new(options.open(self.entry(name)?)?))
+    }
+
+    fn move_below(&self, from: EntryPlace<'_>, to: EntryPlace<'_>) -> io::Result<()> {
+        fs::rename(self.entry_below(from)?, self.entry_below(to)?)
+    }
+
+    fn open_handle(&self) -> io::Result<File> {
+        File::open(&self.path)
+    }
+}
+
+fn details_of(found: &Metadata) -> EntryDetails {
+    entry_details!(found, found.modified().ok())
 }
 
 impl DirectoryFile for File {
@@ -95,6 +174,25 @@ impl DirectoryFile for File {
 
     fn sync(&mut self) -> io::Result<()> {
         self.sync_all()
+    }
+}
+
+impl TreeFile for File {
+    fn details(&mut self) -> io::Result<EntryDetails> {
+        Ok(details_of(&self.metadata()?))
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.seek(SeekFrom::Start(offset))?;
+        self.write_all(bytes)
+    }
+
+    fn append_once(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write(bytes)
+    }
+
+    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
     }
 }
 

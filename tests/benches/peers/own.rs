@@ -1,5 +1,5 @@
-//! Conversations in Threadkeep: messages that a caller appends, a run whose driver is the bench, and
-//! a run of the driver with a model that answers at once.
+//! Conversations in Threadkeep: messages that a caller appends, a run whose driver is the bench,
+//! and a run of the driver with a model that answers at once.
 
 use super::{ConversationStore, NEWEST};
 use cap_std::fs::Dir;
@@ -173,7 +173,12 @@ impl DrivenChat {
         let chat = OwnChat::begin(folder, durability);
         let model = Arc::new(InstantModel::default());
         let providers = Arc::new(OneProvider::new(model.clone()));
-        let driver = Driver::new(chat.tenant.clone(), providers, Arc::new(NoTools), "bench");
+        let driver = Driver::new(
+            chat.tenant.clone(),
+            providers,
+            Arc::new(EmptyToolSet),
+            "bench",
+        );
         Self {
             chat,
             driver,
@@ -226,10 +231,10 @@ impl ModelProvider for InstantModel {
     }
 }
 
-/// No tools.
-struct NoTools;
+/// A set without tools.
+struct EmptyToolSet;
 
-impl ToolSet for NoTools {
+impl ToolSet for EmptyToolSet {
     fn catalog(&self) -> Vec<ToolEntry> {
         Vec::new()
     }

@@ -19,8 +19,8 @@ impl PythonPeer {
     /// Starts a peer, and asks how durable its writes are.
     ///
     /// # Errors
-    /// Why it cannot be compared: its packages are missing, or it is less durable than it was told
-    /// to be.
+    /// The reason why it cannot be compared: its packages are missing, or its connection is not as
+    /// durable as it was told to be.
     pub fn start(peer: &str, durability: &str, folder: &Path) -> Result<Self, String> {
         let python = std::env::var("THREADKEEP_PYTHON").unwrap_or_else(|_| "python3".to_owned());
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/peers.py");

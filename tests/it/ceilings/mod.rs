@@ -4,7 +4,7 @@
 mod blocking_book;
 mod bounds;
 mod cli;
-mod fixture;
+pub mod fixture;
 mod guard;
 mod lowered_policy;
 mod policy;

@@ -173,3 +173,30 @@ fn a_killed_copy_leaves_one_whole_store() {
     assert_eq!(read_threads(&project), before);
     assert_eq!(project.json(&["audit"])["exit"], 0);
 }
+
+/// `doctor` and the next command that writes say what an interrupted copy has left; `doctor` also
+/// names the stores that were replaced.
+#[test]
+fn leftovers_of_copies_are_named() {
+    let project = CliProject::new();
+    project.json(&["create", "--id", "chat"]);
+    let says = |words: &str| {
+        let doctor = project.run(&["doctor"]);
+        let written = project.run(&["message", "chat", "Hello."]);
+        [doctor.out, written.err].map(|text| text.contains(words))
+    };
+    let interrupted = "a `threadkeep copy` was interrupted";
+    assert_eq!(says(interrupted), [false, false]);
+    assert_eq!(project.json(&["copy", "--to", "files"])["exit"], 0);
+    assert_eq!(project.json(&["copy", "--to", "sqlite"])["exit"], 0);
+    assert_eq!(says("2 stores of"), [true, false]);
+    project.write(".ai/threads/current-store", "sqlite\nnative-gone\n");
+    project.write(".ai/threads/copy.d/registry.db", "half of a copy");
+    assert_eq!(says(interrupted), [true, true]);
+    assert_eq!(
+        says(".ai/threads/copy.d with 14 bytes is not in use"),
+        [true, true]
+    );
+    assert_eq!(project.json(&["copy", "--to", "files"])["exit"], 0);
+    assert_eq!(says(interrupted), [false, false]);
+}

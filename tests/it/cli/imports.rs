@@ -2,8 +2,15 @@
 
 use super::fixture::CliProject;
 use crate::approvals::commands::asking_project;
+use cap_std::fs::Dir;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use threadkeep::authority::{HolderLock, ProjectDir};
+use threadkeep::documents::checkpoints::StateFile;
+use threadkeep::storage::StorageBackend;
+use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
+use threadkeep::wit::registry::Draft;
 
 /// A project without the directive of the other one, whose model calls `read_file` in the reply
 /// after the one that was imported.
@@ -146,10 +153,180 @@ fn a_killed_import_is_recovered_and_never_resumed() {
     assert_eq!(refused["error"]["code"], "refused", "{refused}");
     let why = refused["error"].to_string();
     assert!(
-        why.contains("not whole") && why.contains("import it again"),
+        why.contains("not whole") && why.contains("repeat that import"),
         "{why}"
     );
     assert_eq!(project.json(&["audit"])["findings"], json!([]));
+    // Sent again it goes on, and once more it is known as done.
+    for _ in 0..2 {
+        let made = project.json(&["import", "--state", &file, "--id", "k"]);
+        assert_eq!(made["exit"], 0, "{made}");
+        assert_eq!(made["thread"]["status"], "idle", "{made}");
+    }
+    assert_eq!(imported_events(&project, "k").len(), 20_001);
+    assert_eq!(project.json(&["audit"])["findings"], json!([]));
+}
+
+fn open_store(project: &CliProject) -> SqliteStore {
+    let directory = ProjectDir::open_ambient(project.path()).unwrap();
+    let threads = directory.threads_dir_or_create().unwrap();
+    SqliteStore::open(&threads, "registry.db", SqliteOptions::local()).unwrap()
+}
+
+/// The events of a thread that were imported, of calls and results without their places.
+fn imported_events(project: &CliProject, id: &str) -> Vec<Value> {
+    let kinds = [
+        "message",
+        "tool_use",
+        "tool_result",
+        "assistant_text",
+        "note",
+    ];
+    let (store, mut start, mut found) = (open_store(project), 1, Vec::new());
+    loop {
+        let read = store.read_log("history", id, start, 100, false).unwrap();
+        let Some(last) = read.last() else {
+            return found;
+        };
+        start = last.position + 1;
+        for line in read {
+            let mut entry: Value = serde_json::from_str(&line.value).unwrap();
+            let events = entry["events"].as_array_mut().map(std::mem::take);
+            for mut event in events.into_iter().flatten() {
+                event.as_object_mut().unwrap().remove("version");
+                event.as_object_mut().unwrap().remove("index");
+                found.extend(
+                    kinds
+                        .iter()
+                        .any(|kind| event["type"] == *kind)
+                        .then_some(event),
+                );
+            }
+        }
+    }
+}
+
+/// A file whose history has three parts, with a call at the end of the first and its result at the
+/// beginning of the second.
+fn state_of_three_parts() -> Value {
+    let role = |n: usize| ["user", "assistant"][n % 2];
+    let said = |n: usize| json!({"role": role(n), "content": format!("message {n}")});
+    let use_block = json!({"type": "tool_use", "id": "a", "name": "read_file", "arguments": "{}"});
+    let result = json!({"type": "tool_result", "id": "a", "text": "milk"});
+    let mut messages: Vec<Value> = (0..197).map(said).collect();
+    messages.push(json!({"role": "assistant", "content": [
+        {"type": "text", "text": "I look."}, use_block,
+    ]}));
+    messages.push(json!({"role": "tool", "content": [result]}));
+    messages.push(json!({"role": "assistant", "content": "It is milk."}));
+    messages.extend((0..300).map(said));
+    json!({
+        "thread_id": "three", "directive": null, "version": "1.0.0",
+        "saved_at": "2026-02-12T15:30:00Z", "messages": messages,
+    })
+}
+
+/// Makes an import as far as its commit number `commits`, as a process that is killed after it.
+/// Returns false if it has fewer commits.
+async fn import_until(project: &CliProject, state: &Value, commits: usize) -> bool {
+    let directory = ProjectDir::open_ambient(project.path()).unwrap();
+    let threads = directory.threads_dir_or_create().unwrap();
+    let file = StateFile::from_bytes(
+        state.to_string().as_bytes(),
+        "state.json",
+        &Dir::open_ambient_dir(project.path(), cap_std::ambient_authority()).unwrap(),
+    );
+    let history = file.unwrap().to_history(false, &[]).unwrap();
+    assert_eq!(history.batches.len(), 3);
+    let tenant = crate::component::fixture::tenant(Arc::new(open_store(project)));
+    if commits == 0 {
+        return true;
+    }
+    let draft = Draft {
+        id: Some("k".to_owned()),
+        incomplete: true,
+        ..Draft::default()
+    };
+    let thread = tenant.create(draft).await.unwrap().id;
+    let lock = HolderLock::acquire(&threads).unwrap();
+    let holder = lock.holder_name(1);
+    let now = tenant.context().clock.now();
+    let deadline = now.saturating_add(Duration::from_secs(600));
+    let mut done = 1;
+    if done < commits {
+        let held = tenant.open_thread(&thread, &holder, deadline.into()).await;
+        let held = held.unwrap();
+        done += 1;
+        let mut version = held.version;
+        for events in history.batches {
+            if done == commits {
+                break;
+            }
+            let appended = tenant.append(&thread, Some(held.token), version, events);
+            version = appended.await.unwrap().version;
+            done += 1;
+        }
+        if done < commits {
+            let closed = tenant.close_thread(&thread, held.token, "idle", None);
+            closed.await.unwrap();
+            done += 1;
+        }
+    }
+    lock.abandon();
+    done == commits
+}
+
+/// Symptom: an import that was killed could only be sent again under another id. Fix: the same
+/// import finds the thread that it has begun, and goes on behind its last part. Kind: a death after
+/// each commit, with a call whose result stands in the next part.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_that_was_killed_goes_on_under_its_id() {
+    let state = state_of_three_parts();
+    let reference = CliProject::new();
+    assert_eq!(import(&reference, &state, "k")["exit"], 0);
+    let whole = imported_events(&reference, "k");
+    for commits in 0.. {
+        let project = CliProject::new();
+        if !import_until(&project, &state, commits).await {
+            assert_eq!(commits, 7, "create, open, three parts, close");
+            break;
+        }
+        // One of them finds the dead process by itself.
+        if commits % 2 == 1 {
+            project.json(&["recover"]);
+        }
+        for _ in 0..2 {
+            let made = import(&project, &state, "k");
+            assert_eq!(made["exit"], 0, "{commits}: {made}");
+            assert_eq!(made["thread"]["status"], "idle", "{commits}: {made}");
+            assert_eq!(project.threads(), 1);
+        }
+        assert_eq!(imported_events(&project, "k"), whole, "{commits}");
+        assert_eq!(project.json(&["audit"])["findings"], json!([]), "{commits}");
+        let mut other = state.clone();
+        other["messages"][3]["content"] = json!("Not the same.");
+        let refused = import(&project, &other, "k");
+        assert_eq!(refused["error"]["code"], "exists", "{refused}");
+        assert_eq!(imported_events(&project, "k"), whole, "{commits}");
+    }
+}
+
+/// An import that was begun for another file, or with other bounds, is not gone on with.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_begun_import_is_that_of_its_file_alone() {
+    let state = state_of_three_parts();
+    let project = CliProject::new();
+    assert!(import_until(&project, &state, 4).await);
+    let mut other = state.clone();
+    other["messages"][3]["content"] = json!("Not the same.");
+    let refused = import(&project, &other, "k");
+    assert_eq!(refused["error"]["code"], "exists", "{refused}");
+    let mut bounded = state.clone();
+    bounded["limits"] = json!({"turns": 3});
+    let refused = import(&project, &bounded, "k");
+    let words = refused["error"]["message"].to_string();
+    assert!(words.contains("its caps is another"), "{refused}");
+    assert_eq!(import(&project, &state, "k")["exit"], 0);
 }
 
 /// Symptom: the id in a file held a line break, and `import` printed what came after as a line of

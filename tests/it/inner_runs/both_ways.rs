@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use threadkeep::clock::ClockTime;
-use threadkeep::driver::{Driver, EventSink, RunEvent, StopReceiver};
+use threadkeep::driver::{Driver, EventSink, InnerRun, RunEvent, StopReceiver};
 use threadkeep::models::scripted::ScriptedProvider;
 use threadkeep::models::{
     BoxFuture, CompletionRequest, ModelCompletion, ModelFailure, ModelProvider, OnDelta,
@@ -150,22 +150,55 @@ impl BothWays {
         (store_text(&*world.store), tool_calls(&tools))
     }
 
-    /// Runs it by `runner.run` with so many steps a call.
+    /// Runs it by `runner.run` with so many steps a call, on a host that links models and tools.
     fn by_run(&self, steps: u32) -> (Vec<String>, (u64, u64), Vec<String>) {
         let (world, tenant, model, thread) = self.begin();
         let host = RunHost::new(&world, model);
+        let reasons = self.call_until_done(&world, &tenant, &thread, &mut |n, thread, input| {
+            let holder = format!("run/{n}");
+            host.run(thread, input.as_deref(), &holder, steps).unwrap()
+        });
+        assert_sound(&*world.store);
+        (store_text(&*world.store), tool_calls(&host.tools), reasons)
+    }
+
+    /// The same by the native host, whose driver performs the model and tool calls.
+    fn by_inner_run(&self, steps: u32) -> (Vec<String>, (u64, u64), Vec<String>) {
+        let (world, tenant, model, thread) = self.begin();
+        let tools = Arc::new(CountingTools::default());
+        let providers = Arc::new(OneProvider::new(model));
+        let driver = Driver::new(tenant.clone(), providers, tools.clone(), "inner");
+        let mut run: Option<(usize, InnerRun)> = None;
+        let reasons = self.call_until_done(&world, &tenant, &thread, &mut |n, thread, input| {
+            let run = match &mut run {
+                Some((of, run)) if *of == n => run,
+                other => {
+                    let begun = driver.begin_inner_run(&EventSink::none()).unwrap();
+                    &mut other.insert((n, begun)).1
+                }
+            };
+            let report = block_on(run.perform_steps(thread, input, steps)).unwrap();
+            serde_json::from_str(&report.json).unwrap()
+        });
+        assert_sound(&*world.store);
+        (store_text(&*world.store), tool_calls(&tools), reasons)
+    }
+
+    /// Calls the loop with each input until the run stops, with its number; returns the reasons for
+    /// which it came back.
+    fn call_until_done(
+        &self,
+        world: &RunWorld,
+        tenant: &Tenant,
+        thread: &str,
+        call: &mut dyn FnMut(usize, &str, Option<String>) -> Value,
+    ) -> Vec<String> {
         let (mut reasons, mut calls) = (Vec::new(), 0);
         for (n, mut input) in self.inputs().into_iter().enumerate() {
             loop {
                 calls += 1;
                 assert!(calls < CALLS_MAX, "{reasons:?}");
-                let holder = format!("run/{n}");
-                let answer = host.run(&thread, input.take().as_deref(), &holder, steps);
-                let answer = answer.unwrap();
-                assert!(
-                    answer["steps"].as_u64().unwrap() <= steps.into(),
-                    "{answer}"
-                );
+                let answer = call(n, thread, input.take());
                 assert_eq!(answer["left"], Value::Null, "{answer}");
                 let reason = answer["for"].as_str().unwrap_or("").to_owned();
                 assert_eq!(answer["state"] == "finished", reason.is_empty(), "{answer}");
@@ -183,7 +216,7 @@ impl BothWays {
                     "person" => {
                         let more: Value = serde_json::from_str(&record.more).unwrap();
                         assert_eq!(answer["waits_for"], more["waits_for"]);
-                        if !block_on(self.act(&tenant, &record)) {
+                        if !block_on(self.act(tenant, &record)) {
                             break;
                         }
                     }
@@ -191,8 +224,7 @@ impl BothWays {
                 }
             }
         }
-        assert_sound(&*world.store);
-        (store_text(&*world.store), tool_calls(&host.tools), reasons)
+        reasons
     }
 
     /// Does what the person does; returns false if that is nothing.
@@ -221,13 +253,17 @@ impl BothWays {
     fn check(&self) -> [Vec<String>; 2] {
         let (driven, tools) = self.by_driver();
         [1, 1_000].map(|steps| {
-            let (text, called, reasons) = self.by_run(steps);
-            for (at, line) in driven.iter().enumerate() {
-                let found = text.get(at).map_or("(nothing)", String::as_str);
-                assert_eq!(found, line, "with {steps} steps a call");
+            let ran = self.by_run(steps);
+            let natively = self.by_inner_run(steps);
+            assert_eq!(ran.2, natively.2, "{steps}");
+            for (text, called, _) in [&ran, &natively] {
+                for (at, line) in driven.iter().enumerate() {
+                    let found = text.get(at).map_or("(nothing)", String::as_str);
+                    assert_eq!(found, line, "with {steps} steps a call");
+                }
+                assert_eq!((text.len(), *called), (driven.len(), tools), "{steps}");
             }
-            assert_eq!((text.len(), called), (driven.len(), tools), "{steps}");
-            reasons
+            ran.2
         })
     }
 }

@@ -3,5 +3,6 @@
 
 mod both_ways;
 mod lost_calls;
+mod native_host;
 mod run_host;
 mod store_text;

@@ -5,6 +5,8 @@ use serde_json::json;
 use threadkeep_component::ports::HostPorts;
 use threadkeep_component::service::Error;
 use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::history::parse_user;
+use threadkeep_core::runner::Signal;
 use threadkeep_core::thread::ThreadDraft;
 use threadkeep_core::time::UnixTime;
 
@@ -104,7 +106,7 @@ fn nothing_goes_on_with_a_history_that_is_not_whole() {
     let now = world.service.load(THREAD).unwrap();
     let cause = now.head.value.cause.clone().unwrap();
     assert_eq!(cause.code, "recovered");
-    assert!(cause.message.contains("import it again"), "{cause:?}");
+    assert!(cause.message.contains("repeat the import"), "{cause:?}");
     check_refused(&mut world, "its holder died");
     let late = world.service.close(THREAD, token, "idle", None);
     assert!(late.is_err(), "the holder that died is fenced");
@@ -134,4 +136,43 @@ fn a_history_that_was_closed_well_goes_on() {
     world.service.close(THREAD, token, "idle", None).unwrap();
     assert!(!world.service.load(THREAD).unwrap().head.value.incomplete);
     world.start(THREAD, Some("Go on.")).unwrap();
+}
+
+/// A holder that died in the middle of a round: another goes on with the same thread, and the calls
+/// get their own results. A message that was sent meanwhile stands behind the history.
+#[test]
+fn another_holder_goes_on_with_a_history_that_is_not_whole() {
+    let world = new_world();
+    let (token, version) = open_and_append(&world);
+    let call = json!({"type": "tool_use", "name": "read", "arguments": "{}", "id": "imported_0"});
+    let called = world
+        .service
+        .append(THREAD, Some(token), Some(version), &[call.to_string()]);
+    called.unwrap();
+    let told = super::fixture::user("Are you there?");
+    let signal = Signal::Message(parse_user(&told).unwrap());
+    world.service.signal(THREAD, "hello", &signal).unwrap();
+    let dead = ["import/1".to_owned()];
+    world.service.recover(&dead, None).unwrap();
+    let stopped = world.service.load(THREAD).unwrap().head.value;
+    assert_eq!((stopped.due, stopped.mail_count()), (None, 1));
+    assert!(stopped.round.is_some(), "its call is open");
+    let opened = world.service.open(THREAD, "import/2", deadline(&world));
+    let head = opened.unwrap().head.value;
+    assert_eq!(head.mail_count(), 1);
+    let result = json!({"type": "tool_result", "id": "imported_0", "text": "milk"});
+    let reply = json!({"type": "message", "role": "assistant", "content": "Milk."});
+    for event in [result, reply] {
+        let appended = world
+            .service
+            .append(THREAD, Some(head.token), None, &[event.to_string()]);
+        assert_eq!(appended.unwrap().mail.len(), 0);
+    }
+    world
+        .service
+        .close(THREAD, head.token, "idle", None)
+        .unwrap();
+    let whole = world.service.load(THREAD).unwrap().head.value;
+    assert_eq!((whole.incomplete, whole.mail_count()), (false, 0));
+    assert_eq!(whole.due, Some(0), "its mail makes it due");
 }

@@ -33,7 +33,10 @@ fn an_opening_that_closes_files_to_others_releases_no_lock() {
     commit(&store, &[put_op("a", "1")]);
     let files = ["", "-wal", "-shm"].map(|suffix| path.join(format!("{FILE}{suffix}")));
     let locks = || [&files[0], &files[2]].map(|file| own_lock_count(file));
-    let before = locks();
+    // The list of the system is no snapshot: while other tests lock, a reading may miss one.
+    let readings = (0..100).map(|_| locks());
+    let mut full = readings.filter(|counts| counts.iter().all(|count| *count > 0));
+    let before = full.next().unwrap_or_default();
     assert!(before.iter().all(|count| *count > 0), "{before:?}");
     files.iter().for_each(|file| set_mode(file, 0o666));
     let again = open(path);
@@ -41,7 +44,8 @@ fn an_opening_that_closes_files_to_others_releases_no_lock() {
         let mode = std::fs::metadata(file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{}", file.display());
     }
-    assert!(locks() >= before, "{:?} of {before:?}", locks());
+    let is_kept = (0..100).any(|_| locks() >= before);
+    assert!(is_kept, "{:?} of {before:?}", locks());
     super::lazy::run_in_child("open", path, None);
     assert_eq!(get(&store, "a"), Ok(Some("1".to_owned())));
     commit(&again, &[put_op("a", "2")]);

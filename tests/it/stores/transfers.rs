@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use threadkeep::audit::audit;
 use threadkeep::authority::HolderLock;
 use threadkeep::project::{
-    FILES_STORE, ProjectError, ProjectStore, TransferError, TransferStep, open_files_store,
-    transfer_store,
+    FILES_STORE, ProjectError, ProjectStore, TransferError, TransferLeftovers, TransferStep,
+    open_files_store, transfer_store,
 };
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
@@ -103,6 +103,29 @@ fn stop_at(threads: &Dir, to: ProjectStore, step: usize) -> Option<TransferStep>
     stopped
 }
 
+/// Checks that what a copy has left is named, with its size and what to do.
+#[track_caller]
+fn check_leftovers(threads: &Dir, from: ProjectStore, to: ProjectStore, stopped: TransferStep) {
+    let left = TransferLeftovers::find(threads).unwrap();
+    let (what, mend) = left.describe_interrupted().expect("it was interrupted");
+    let (place, next) = match stopped {
+        TransferStep::Copying(_) | TransferStep::Auditing | TransferStep::Comparing => {
+            ("copy.d", "copy` begins it anew")
+        }
+        TransferStep::Named => (to.place(), "puts"),
+        TransferStep::Chosen => (from.place(), "puts"),
+        TransferStep::PutAway => ("current-store", "nothing is lost"),
+    };
+    assert!(what.contains(&format!(".ai/threads/{place} ")), "{what}");
+    assert!(mend.contains(next), "{mend}");
+    assert_eq!(
+        what.contains(" bytes"),
+        stopped != TransferStep::PutAway,
+        "{what}"
+    );
+    assert!(!what.contains(" 0 bytes"), "{what}");
+}
+
 #[test]
 fn one_store_counts_wherever_a_copy_is_stopped() {
     for (from, to) in [
@@ -124,6 +147,7 @@ fn one_store_counts_wherever_a_copy_is_stopped() {
                 _ => from,
             };
             check_store(&threads, counts, &contents);
+            check_leftovers(&threads, from, to, stopped);
             // The store that counts goes on, and the next copy takes what it has then.
             let entry = CommitOp::Append {
                 log: "later".to_owned(),
@@ -142,6 +166,7 @@ fn one_store_counts_wherever_a_copy_is_stopped() {
             transfer_store(&threads, from, &mut |_| ()).unwrap();
             check_store(&threads, from, &contents);
             assert!(!threads.exists("current-store") && !threads.exists("copy.d"));
+            assert!(!TransferLeftovers::find(&threads).unwrap().is_interrupted());
             seen.push(stopped);
         }
         assert!(

@@ -12,6 +12,8 @@
 mod convert;
 #[cfg(target_os = "wasi")]
 mod exports;
+#[cfg(all(target_os = "wasi", feature = "http"))]
+mod http;
 #[cfg(target_os = "wasi")]
 mod model;
 #[cfg(target_os = "wasi")]

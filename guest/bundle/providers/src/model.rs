@@ -9,10 +9,23 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use threadkeep_adapters::library::models::{ModelTable, WireProtocol};
+use threadkeep_adapters::library::models::{FieldOrigin, ModelTable, ProviderSpec, WireProtocol};
 use threadkeep_adapters::library::{LibraryError, LibraryFiles as _, files::SCRIPT_BYTES_MAX};
 use threadkeep_adapters::models::scripted::ScriptedModel;
-use threadkeep_adapters::models::{CompletionRequest, FailureKind, ModelCompletion, ModelFailure};
+use threadkeep_adapters::models::{
+    CALL_TIME, CompletionRequest, FailureKind, ModelCompletion, ModelFailure,
+};
+#[cfg(feature = "http")]
+use threadkeep_adapters::models::{
+    ProviderOptions, anthropic::AnthropicWire, openai::OpenAiWire, wire::ModelWire,
+    wire::ProviderProfile,
+};
+
+/// The wires, where none can be spoken.
+#[cfg(not(feature = "http"))]
+struct OpenAiWire;
+#[cfg(not(feature = "http"))]
+struct AnthropicWire;
 
 /// Beginning of the value of [`PROVIDER_VARIABLE`]; the file of the script follows.
 const SCRIPTED: &str = "scripted:";
@@ -42,15 +55,18 @@ pub fn complete(asked: llm::Request) -> Result<ModelCompletion, ModelFailure> {
         );
         return Err(refuse("unknown_model", message));
     };
-    let (provider, model) = (spec.provider.clone(), spec.name.clone());
-    complete_by(&table, &provider, &convert::request(asked, model))
+    let longest = spec.call_time.unwrap_or(CALL_TIME);
+    let request = convert::request(asked, spec.name.clone());
+    complete_by(&table, &spec.provider, &request, longest)
 }
 
 fn complete_by(
     table: &ModelTable,
     provider: &str,
     request: &CompletionRequest,
+    longest: Duration,
 ) -> Result<ModelCompletion, ModelFailure> {
+    check_key_is_passed(table, provider)?;
     let spec = table
         .provider(provider)
         .map_err(|error| provider_failure(provider, &error))?;
@@ -63,11 +79,76 @@ fn complete_by(
             })?;
             answer_from(&script, request)
         }
-        WireProtocol::OpenAi | WireProtocol::Anthropic => {
-            let message = format!("the provider {provider} needs HTTP, which this bundle has not");
-            Err(refuse("no_http", message))
+        WireProtocol::OpenAi => over_http::<OpenAiWire>(&spec, request, longest),
+        WireProtocol::Anthropic => over_http::<AnthropicWire>(&spec, request, longest),
+    }
+}
+
+/// Refuses a provider whose key is in a variable that the host does not pass.
+fn check_key_is_passed(table: &ModelTable, provider: &str) -> Result<(), ModelFailure> {
+    let mut providers = table.providers();
+    let key = providers
+        .find(|known| known.name == provider)
+        .map(|known| known.key);
+    let Some(FieldOrigin::Variables(names)) = key else {
+        return Ok(());
+    };
+    let environment = project::environment();
+    match names.iter().find(|name| environment.get(name).is_none()) {
+        None => Ok(()),
+        Some(name) => {
+            let message = format!(
+                "the key of the provider {provider} is in {name}, which is not passed to the \
+                 bundle: set it and run `wasmtime run -S http --env {name} --dir .::/ ... \
+                 threadkeep.wasm`"
+            );
+            Err(refuse("no_key", message))
         }
     }
+}
+
+/// Makes one call over HTTP. What refusals have shown of a provider is kept while the bundle runs.
+#[cfg(feature = "http")]
+fn over_http<W: ModelWire>(
+    spec: &ProviderSpec,
+    request: &CompletionRequest,
+    longest: Duration,
+) -> Result<ModelCompletion, ModelFailure> {
+    static PROFILES: Mutex<BTreeMap<String, Arc<ProviderProfile>>> = Mutex::new(BTreeMap::new());
+    let mut profiles = PROFILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let profile = match profiles.get(&spec.name) {
+        Some(profile) => Arc::clone(profile),
+        None => {
+            let made = ProviderProfile::new::<W>(ProviderOptions::for_provider(spec));
+            let made = made.map_err(|error| {
+                let name = &spec.name;
+                refuse(
+                    "provider_setup",
+                    format!("the provider {name} cannot be used: {error}"),
+                )
+            })?;
+            let made = Arc::new(made);
+            profiles.insert(spec.name.clone(), Arc::clone(&made));
+            made
+        }
+    };
+    drop(profiles);
+    crate::http::complete::<W>(&profile, request, longest)
+}
+
+/// Refuses a provider over HTTP, which this bundle does not import.
+#[cfg(not(feature = "http"))]
+fn over_http<W>(
+    spec: &ProviderSpec,
+    _request: &CompletionRequest,
+    _longest: Duration,
+) -> Result<ModelCompletion, ModelFailure> {
+    let message = format!(
+        "the provider {} is reached over HTTP, and this file imports none: run `wasmtime run -S \
+         http --dir .::/ ... threadkeep.wasm`",
+        spec.name
+    );
+    Err(refuse("no_http", message))
 }
 
 /// Returns the script of this file, which is read once: it counts the tries of a conversation.

@@ -83,7 +83,7 @@ pub fn append(
             let problem = "must hold at least one event, or the change one edit of the state";
             return Err(Error::invalid("events", "", problem));
         }
-        if append.mail.is_empty() {
+        if append.mail.is_empty() || head.incomplete {
             return Ok(CommitDecision::Repeat);
         }
     }
@@ -382,7 +382,7 @@ impl AppendValidator {
             begin_chat_run(&mut change);
         }
         let mut taken = false;
-        if self.open.is_empty() {
+        if self.open.is_empty() && !change.head.incomplete {
             taken = take_mail(&mut change) > 0;
         }
         change.count_messages();

@@ -14,7 +14,7 @@ pub(super) const ENDED_ADVICE: &str = "it has ended: `resume` goes on with it in
 
 /// Advice about a thread whose history is not whole.
 const INCOMPLETE_ADVICE: &str = "its history is not whole: the import that made it was not \
-                                 finished, so import it again as a new thread";
+                                 finished, so repeat that import with this id";
 
 /// Returns the pin of a thread that must have one by now.
 pub(super) fn require_pin<'a>(

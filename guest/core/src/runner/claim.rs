@@ -127,7 +127,7 @@ pub fn recover(
     fence_holder(&mut change, round, partial);
     let cause = crash_loop_cause(&mut change.head).unwrap_or_else(|| {
         let next = match change.head.incomplete {
-            true => "before its history was whole: import it again as a new thread",
+            true => "before its history was whole: repeat the import with its id to go on",
             false => "resume to go on",
         };
         let message = format!("its holder {holder} died: {next}");
@@ -229,6 +229,10 @@ fn fence_holder(change: &mut ThreadChange<'_>, round: Option<&Entry>, partial: &
     });
     settle_attempt_until(change, (None, true), &partial.text, end);
     push_partial(change, &partial.text);
+    // What is missing of a history that is not whole may hold the results of its calls.
+    if change.head.incomplete {
+        return;
+    }
     let events = round.map(|entry| entry.events.as_slice());
     let name = |index| tool_name_of(events, index);
     interrupt_calls(change, |idempotent| !idempotent && !parked, &name);

@@ -15,7 +15,8 @@ use crate::{id, key};
 
 /// Suspends the run: it needs a person or a driver, and can go on in place.
 pub(super) fn suspend(change: &mut ThreadChange<'_>, cause: StatusCause) {
-    if cause.reason == "error" {
+    // A history that is not whole is gone on with as if nothing had happened.
+    if cause.reason == "error" && !change.head.incomplete {
         push_error_message(change, &cause);
     }
     change.push_event(Event::Suspended(SuspendedEvent {

@@ -52,7 +52,7 @@ pub fn open(
     check_may_start(loaded, false, moment.ceiling)?;
     acquire_lease(&mut change, holder, OPEN_REQUEST_NAME)?;
     hand_out_step(&mut change, StepKind::ExternalLoop, deadline);
-    if change.head.round.is_none() {
+    if change.head.round.is_none() && !change.head.incomplete {
         take_mail(&mut change);
     }
     let plan = change.into_plan(CommitReason::Opened)?;

@@ -80,14 +80,12 @@ pub use summary_attempt::summary_terms;
 #[cfg(test)]
 pub(crate) use summary_attempt::terms_within;
 pub use suspension::{NeedsDetail, suspension_needs};
+pub use threadkeep_units::time::MODEL_MILLIS;
 
 use crate::continuation::WindowNeeds;
 use crate::error::Error;
 use crate::plan::CommitPlan;
 
-/// Longest time of a model call whose model names none: 128,000 output tokens at 40 a second. A
-/// host bounds silence by itself, and the cap on duration bounds the run.
-pub const MODEL_MILLIS: u64 = 3_600_000;
 /// Time for which a lease outlasts its step's deadline.
 pub const LEASE_GRACE_MILLIS: u64 = 15_000;
 /// Longest time between now and the deadline of an external loop's lease: long enough for a model,

@@ -116,7 +116,8 @@ pub fn signal(
     }
     let held = head.status == ThreadStatus::Running;
     let plan = match signal {
-        Signal::Message(message) if held => {
+        // Nor does one stand in a history that is not whole: it waits until that is closed.
+        Signal::Message(message) if held || change.head.incomplete => {
             push_inbox_message(&mut change, &message)?;
             change.into_head_plan()?
         }

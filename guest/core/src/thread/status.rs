@@ -180,6 +180,14 @@ impl StatusCause {
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_end_statuses_are_those_that_the_host_knows() {
+        for status in ThreadStatus::ALL {
+            let known = threadkeep_units::status::has_ended(status.as_str());
+            assert_eq!(known, status.is_terminal(), "{status}");
+        }
+    }
+
     /// Symptom: the amounts of a run that waits for held money were not told as money.
     #[test]
     fn what_names_an_amount_is_of_money() {

@@ -6,6 +6,7 @@ use crate::exit::CommandExit;
 use crate::screen::OutputScreen;
 use serde::Serialize;
 use serde_json::Value;
+use threadkeep_units::status::has_ended;
 
 /// The need of a suspended thread, as the component tells it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -135,11 +136,6 @@ pub fn describe_decision(id: &str, decision: &str, calls: &[String]) -> String {
         _ => "answered",
     };
     format!("{id}: {done} {}", calls.join(", "))
-}
-
-/// Returns true if a status is an outcome, too.
-pub fn has_ended(status: &str) -> bool {
-    ["completed", "error", "cancelled", "killed", "continued"].contains(&status)
 }
 
 /// Advises how to decide about calls of a thread, of which so many wait.

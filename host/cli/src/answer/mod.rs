@@ -24,7 +24,7 @@ pub use budget::{
 pub use chain::ChainAnswer;
 pub use checkpoints::{CheckpointRow, CheckpointsAnswer, ForkAnswer, TranscriptAnswer};
 pub use copy_store::CopyAnswer;
-pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice, describe_decision, has_ended};
+pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice, describe_decision};
 pub use doctor::{
     DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
 };
@@ -42,6 +42,7 @@ pub use thread::{
     EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, StateView, ThreadAnswer,
     ThreadRow, ThreadView, UnreadableRow, thread_or_unnamed,
 };
+pub use threadkeep_units::status::has_ended;
 pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
 
 use crate::exit::CommandExit;

@@ -2,7 +2,7 @@
 
 use super::message_images::MessageImages;
 use super::{charges, fault, tree_totals, view};
-use crate::answer::{ChargedRow, HeldRow, ResumeAnswer, ThreadAnswer};
+use crate::answer::{ChargedRow, HeldRow, ResumeAnswer, ThreadAnswer, has_ended};
 use crate::args;
 use crate::contract::{RunLease, Thread, ThreadDraft};
 use crate::exit::{CommandExit, CommandFault};
@@ -106,7 +106,7 @@ pub fn check_resumable(opened: &impl ThreadRuns, thread: &Thread) -> Result<(), 
         return Ok(());
     }
     opened.check_settings()?;
-    let has_ended = thread.outcome.is_some();
+    let has_ended = has_ended(&thread.status);
     if thread.status == "idle" || has_ended && thread.directive.is_none() {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use super::chain::MeantThread;
 use super::message_images::MessageImages;
 use super::{chain, fault, fresh_id, view};
 use crate::answer::{
-    CapKind, SignalAnswer, ThreadAnswer, UnreadableRow, advised_code, repeats_in_vain,
+    CapKind, SignalAnswer, ThreadAnswer, UnreadableRow, advised_code, has_ended, repeats_in_vain,
 };
 use crate::args;
 use crate::contract::{RaisedCaps, SignalContent, StopCause, Thread, ThreadLimits};
@@ -285,7 +285,7 @@ async fn end_below(
         };
         for branch in page.branches.iter().filter(|branch| branch.depth > 0) {
             match branch.status.as_str() {
-                "completed" | "error" | "cancelled" | "killed" => ended += 1,
+                status if has_ended(status) => ended += 1,
                 status => left.push(format!("{} is {status}", branch.thread)),
             }
         }

@@ -12,6 +12,7 @@ mod persistence;
 mod policy;
 mod probe;
 mod store;
+mod transfer;
 
 use super::convert::ConvertRecord;
 use super::fault;

@@ -1,12 +1,11 @@
 //! The store and the lock files of a project.
 
-use super::{DoctorFindings, ExaminedProject, documents, new_tenant};
+use super::{DoctorFindings, ExaminedProject, documents, new_tenant, transfer};
 use crate::command::session::{CommandSession, has_store};
 use crate::command::temporary::TemporaryDirectory;
 use crate::command::{fault, store_copy};
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use threadkeep::authority::{self, HolderState};
 use threadkeep::documents::{USAGE_FILE, usage_log_bytes};
@@ -40,6 +39,9 @@ pub async fn check_store(
     #[cfg(feature = "sqlite")]
     if kind == ProjectStore::Sqlite {
         section.add_with_origin("sqlite", rusqlite::version(), "this program");
+    }
+    if let Some(threads) = threads {
+        transfer::check_leftovers(threads, &mut section, findings);
     }
     // A run takes its lock there, even if it keeps its threads in memory.
     let writable = check_writable(project, &mut section, findings);
@@ -233,7 +235,7 @@ fn describe_denied_file(threads: &Dir) -> Option<String> {
         let found = threads.symlink_metadata(&name).ok();
         let found = found.filter(|found| found.is_file())?;
         let denied = match threads.open(&name) {
-            Err(error) => error.kind() == ErrorKind::PermissionDenied,
+            Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
             Ok(_) => false,
         };
         let (owner, mode) = (found.uid(), found.permissions().mode() & 0o7777);

@@ -4,15 +4,15 @@
 //! of the save. An older one is compared in what the history says of its version: who the thread
 //! is, its state, and the messages, which also have the hash that stands in the file.
 
-use super::save::{STATE_BYTES_MAX, STATE_FILE, has_ended};
 use super::state_file::StateFile;
 use crate::authority::AuthorityError;
-use crate::documents::files::DocumentDirectory;
 use crate::documents::{DocumentError, DocumentState, ThreadDocuments, run_blocking};
+use crate::thread_files::{DocumentDirectory, STATE_BYTES_MAX, STATE_FILE};
 use crate::wit;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use threadkeep_units::status::has_ended;
 
 /// Time after which no save of a stopped thread is under way any more: ten attempts, with the
 /// longest pauses between them, and the wait for another process.
@@ -47,7 +47,7 @@ impl ThreadDocuments {
             is_overdue: false,
         };
         let there = Arc::clone(place);
-        let found = match run_blocking(move || there.read(STATE_FILE, STATE_BYTES_MAX)).await {
+        let found = match run_blocking(move || Ok(there.read(STATE_FILE, STATE_BYTES_MAX)?)).await {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(checked(DocumentState::Missing)),
             Err(DocumentError::Authority(
@@ -85,7 +85,7 @@ impl ThreadDocuments {
         let seconds = u64::try_from(thread.updated.seconds).unwrap_or(0);
         let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         let ago = since.and_then(|since| self.now().duration_since(since).ok());
-        (thread.status == "suspended" || has_ended(thread))
+        (thread.status == "suspended" || has_ended(&thread.status))
             && ago.is_some_and(|ago| ago > SAVE_TIME_MAX)
     }
 }

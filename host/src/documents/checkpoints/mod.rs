@@ -7,21 +7,19 @@
 //! [`Tenant::render`]: crate::tenant::Tenant::render
 
 mod check;
-mod copies;
 mod imported_messages;
-mod merge_patch;
 mod prune;
 mod save;
-mod settings;
 mod state_file;
 mod trigger;
 mod writer;
 
-pub use copies::{COPIES_DIR, RemovalReason};
+pub use crate::thread_files::{
+    AgeCleanup, COPIES_DIR, CheckpointSettings, CompletionAction, RemovalReason, RetryBackoff,
+    SETTINGS_NAME, STATE_BYTES_MAX, STATE_FILE, SaveTrigger, TriggerSet,
+};
 pub use prune::{PruneFailure, PruneReport, PrunedFile};
-pub use save::{STATE_BYTES_MAX, STATE_FILE, SavedCheckpoint};
-pub use settings::{AgeCleanup, CheckpointSettings, CompletionAction, RetryBackoff, SETTINGS_NAME};
+pub use save::SavedCheckpoint;
 pub use state_file::{ImportedHistory, StateFile, StateFileError};
-pub use trigger::{SaveTrigger, TriggerSet};
 pub use writer::CHECKPOINT_FAILED;
 pub(super) use writer::CheckpointWriter;

@@ -1,14 +1,13 @@
 //! Removes copies that the settings do not keep, and what interrupted saves left behind.
 
-use super::copies::RemovalReason;
-use super::save::{FileRemoval, has_ended, select_thread_removals};
-use super::settings::CheckpointSettings;
 use crate::authority::THREADS_PATH;
-use crate::documents::files::{DocumentDirectory, MissingDirectory};
 use crate::documents::{DocumentError, FAILURES_MAX, ThreadDocuments, run_blocking};
 use crate::tenant::PAGE_THREADS_MAX;
+use crate::thread_files::{
+    CheckpointSettings, MissingDirectory, RemovalReason, remove_files, select_thread_removals,
+};
 use crate::wit::registry;
-use std::sync::Arc;
+use threadkeep_units::status::has_ended;
 
 /// A file that is removed, or is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +61,7 @@ impl ThreadDocuments {
             return Ok(Vec::new());
         };
         let (settings, now) = (settings.clone(), self.now());
-        let has_ended = has_ended(&thread);
+        let has_ended = has_ended(&thread.status);
         let removals = run_blocking(move || {
             let removals = select_thread_removals(&place, has_ended, &settings, now)?;
             if !dry_run {
@@ -111,22 +110,4 @@ impl ThreadDocuments {
             }
         }
     }
-}
-
-/// Removes files of a thread.
-fn remove_files(
-    place: &Arc<DocumentDirectory>,
-    removals: &[FileRemoval],
-) -> Result<(), DocumentError> {
-    for removal in removals {
-        match removal.dir {
-            None => place.remove(&removal.name)?,
-            Some(dir) => {
-                if let Some(inner) = place.open_inner(dir, MissingDirectory::Leave)? {
-                    inner.remove(&removal.name)?;
-                }
-            }
-        }
-    }
-    Ok(())
 }

@@ -3,12 +3,10 @@
 
 mod rights;
 
-use super::copies::CopyName;
 use super::imported_messages::{EventList, MessageImport, list_images};
-use super::merge_patch::apply_merge_patch;
-use super::save::{STATE_BYTES_MAX, decompress};
 use crate::authority::{AuthorityError, open_regular, read_bounded};
 use crate::blobs::BlobName;
+use crate::thread_files::{CopyName, STATE_BYTES_MAX, apply_merge_patch, decompress};
 use cap_std::fs::Dir;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};

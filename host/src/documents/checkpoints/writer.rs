@@ -3,13 +3,13 @@
 //! ends the thread by an error.
 
 use super::save::SavedCheckpoint;
-use super::settings::CheckpointSettings;
-use super::trigger::{SaveOccasion, TriggerSet, triggers_of_stop};
+use super::trigger::{SaveOccasion, triggers_of_stop};
 use crate::documents::background_queue::{BackgroundQueue, FlushReport};
 use crate::documents::{DocumentError, ThreadDocuments};
 use crate::driver::CommitNotice;
 use crate::error::CallError;
 use crate::library::LibraryError;
+use crate::thread_files::{CheckpointSettings, TriggerSet};
 use crate::wit;
 use crate::wit::runner::SignalKind;
 use parking_lot::Mutex;
@@ -232,7 +232,7 @@ fn is_of_files(error: &DocumentError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::checkpoints::trigger::SaveTrigger;
+    use crate::thread_files::SaveTrigger;
 
     #[test]
     fn occasions_of_a_queued_save_add_up() {

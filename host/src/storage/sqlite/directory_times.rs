@@ -1,10 +1,11 @@
-//! When the directory of a store last changed: no file in it is replaced without that.
+//! The times at which the directory of a store last changed: no file in it is replaced without
+//! that.
 
 use cap_std::fs::Dir;
 use std::time::{Duration, SystemTime};
 
-/// How old the times of a directory must be before they are remembered: a change within the same
-/// tick of the kernel's clock, at most 10 ms, leaves them as they were.
+/// The age that the times of a directory must have before they are remembered: a change within the
+/// same tick of the kernel's clock, at most 10 ms, leaves them as they were.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
 /// The times of a directory.

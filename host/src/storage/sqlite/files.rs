@@ -9,11 +9,9 @@
 //! after the check, so the directory must belong to the tenant or the operator alone. `.ai/threads`
 //! does: no directory that tools see contains it.
 //!
-//! Only Linux has `/proc/self/fd`. Elsewhere a store is refused with the code
-//! `unsupported-platform`.
+//! Only Linux has `/proc/self/fd`: elsewhere it is [`super::other_systems`].
 
 use parking_lot::Mutex;
-use std::ffi::CString;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
@@ -24,6 +22,8 @@ use super::super::StorageError;
 use super::super::check::other_error;
 use super::directory_times::DirectoryTimes;
 use super::lock::LockQueue;
+#[cfg(not(target_os = "linux"))]
+use super::other_systems as platform;
 use super::vfs::ConfinedVfs;
 use crate::authority;
 
@@ -64,20 +64,26 @@ struct StoreDirectory {
 }
 
 /// All of this process, because SQLite's state is global too.
-static STORE_DIRECTORIES: Mutex<Vec<(FileNumber, String, Weak<StoreDirectory>)>> =
+static STORE_DIRECTORIES: Mutex<Vec<(Option<FileNumber>, String, Weak<StoreDirectory>)>> =
     Mutex::new(Vec::new());
 
 impl StoreDirectory {
     fn open_shared(dir: &Dir, name: &str) -> Result<Arc<Self>, StorageError> {
         let failed = |error: &std::io::Error| unavailable_error("the directory", error);
         let found = dir.dir_metadata().map_err(|error| failed(&error))?;
-        let number = authority::file_identity(&found).unwrap_or_default();
+        let number = authority::file_identity(&found);
+        // Where directories have no numbers, their paths tell them apart.
+        let path = match number {
+            Some(_) => None,
+            None => Some(platform::path(dir, name)?),
+        };
         let mut all = STORE_DIRECTORIES.lock();
         all.retain(|(.., held)| held.strong_count() > 0);
         let same = all
             .iter()
-            .find(|(at, known, _)| *at == number && known == name)
-            .and_then(|(.., held)| held.upgrade());
+            .filter(|(at, known, _)| *at == number && known == name)
+            .filter_map(|(.., held)| held.upgrade())
+            .find(|held| path.as_deref().is_none_or(|path| held.vfs.path() == path));
         if let Some(held) = same {
             return Ok(held);
         }
@@ -93,7 +99,7 @@ impl StoreDirectory {
 }
 
 /// Device and inode number of a file: no other file has them while it is open.
-type FileNumber = (u64, u64);
+pub(super) type FileNumber = (u64, u64);
 
 /// Identifies a file, also against a later one of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -356,6 +362,7 @@ fn write_error(what: &str, error: &std::io::Error) -> StorageError {
 
 #[cfg(target_os = "linux")]
 mod platform {
+    use std::ffi::CString;
     use std::os::fd::AsRawFd;
 
     use rustix::fs::{
@@ -478,45 +485,6 @@ mod platform {
             format!("/proc/self/fd/{}", file.as_raw_fd()),
             PRIVATE,
         )?)
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod platform {
-    use super::*;
-
-    pub(super) fn path(_dir: &Dir, _name: &str) -> Result<CString, StorageError> {
-        Err(other_error(
-            "unsupported-platform",
-            "SQLite cannot be held inside a directory here; use the files store",
-        ))
-    }
-
-    pub(super) fn check_file_system(_dir: &Dir) -> Result<(), StorageError> {
-        Ok(())
-    }
-
-    pub(super) fn is_writable(_dir: &Dir) -> bool {
-        true
-    }
-
-    pub(super) fn number(_dir: &Dir, _name: &str) -> std::io::Result<Option<FileNumber>> {
-        Ok(None)
-    }
-
-    pub(super) fn make_private(_dir: &Dir, _name: &str) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    pub(super) fn close_to_others(_dir: &Dir, _name: &str) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    pub(super) fn open_no_follow(dir: &Dir, name: &str) -> std::io::Result<std::fs::File> {
-        let mut options = cap_std::fs::OpenOptions::new();
-        options.read(true).write(true).create(true);
-        dir.open_with(name, &options)
-            .map(cap_std::fs::File::into_std)
     }
 }
 

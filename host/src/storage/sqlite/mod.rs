@@ -17,6 +17,8 @@ mod error;
 mod files;
 mod lock;
 mod maintenance;
+#[cfg(not(target_os = "linux"))]
+mod other_systems;
 mod read;
 mod schema;
 mod schema_reader;

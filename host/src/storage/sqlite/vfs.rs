@@ -22,6 +22,9 @@ use rusqlite::ffi::{self, sqlite3_file, sqlite3_vfs};
 use super::super::StorageError;
 use super::super::check::other_error;
 
+/// The VFS of SQLite that a [`ConfinedVfs`] is a copy of.
+const BASE_VFS: &CStr = if cfg!(windows) { c"win32" } else { c"unix" };
+
 /// Suffixes that SQLite appends to the path of a database for the files that it opens, looks for
 /// and deletes through a VFS. The `-shm` file is opened by "unix" itself, with `O_NOFOLLOW`, from
 /// the path that it was given for the database.
@@ -74,13 +77,13 @@ impl ConfinedVfs {
     pub(super) fn new(path: CString) -> Result<Self, StorageError> {
         // SAFETY: the name is a C string; SQLite initialises itself and returns null or a VFS that
         // lives as long as the process, because "unix" is never unregistered.
-        let base = unsafe { ffi::sqlite3_vfs_find(c"unix".as_ptr()) };
+        let base = unsafe { ffi::sqlite3_vfs_find(BASE_VFS.as_ptr()) };
         // SAFETY: null or, as above, a VFS; it is copied, and nothing writes to it except its link.
         let Some(vfs) = (unsafe { base.as_ref() }).copied() else {
-            return Err(missing_unix_vfs());
+            return Err(missing_base_vfs());
         };
         let (Some(open), Some(delete), Some(access)) = (vfs.xOpen, vfs.xDelete, vfs.xAccess) else {
-            return Err(missing_unix_vfs());
+            return Err(missing_base_vfs());
         };
         let way = VfsData {
             name: CString::default(),
@@ -118,7 +121,7 @@ impl ConfinedVfs {
         if code == ffi::SQLITE_OK {
             Ok(())
         } else {
-            Err(missing_unix_vfs())
+            Err(missing_base_vfs())
         }
     }
 
@@ -150,8 +153,28 @@ impl Drop for ConfinedVfs {
     }
 }
 
-fn missing_unix_vfs() -> StorageError {
-    other_error("sqlite", "SQLite has no VFS \"unix\" to build upon")
+fn missing_base_vfs() -> StorageError {
+    other_error("sqlite", "SQLite has no VFS of this system to build upon")
+}
+
+/// The present path of an open directory.
+#[cfg(windows)]
+pub(super) fn directory_path(dir: &cap_std::fs::Dir) -> std::io::Result<String> {
+    use std::os::windows::io::AsRawHandle;
+    use windows_sys::Win32::Storage::FileSystem::GetFinalPathNameByHandleW;
+    /// Longest path of the system, in units of 16 bits.
+    const PATH_UNITS_MAX: usize = 32_768;
+    let mut path = vec![0_u16; PATH_UNITS_MAX];
+    let units_max = u32::try_from(path.len()).unwrap_or(u32::MAX);
+    // SAFETY: the handle is open as long as `dir` is borrowed, and the buffer has so many units.
+    let units = unsafe {
+        GetFinalPathNameByHandleW(dir.as_raw_handle().cast(), path.as_mut_ptr(), units_max, 0)
+    };
+    match path.get(..units as usize) {
+        Some(path) if units > 0 => String::from_utf16(path)
+            .map_err(|_| std::io::Error::other("the path is no Unicode text")),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 /// The data of a VFS, if `name` is one of its files.

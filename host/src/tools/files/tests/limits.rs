@@ -1,6 +1,10 @@
 //! Large files, many files, and the bounds on the reading of one call.
 
 use super::*;
+use crate::file_tools::{
+    FOLLOWED_LINKS_MAX, SEARCHED_BYTES_MAX, SEARCHED_FILE_BYTES_MAX, SEARCHED_LEVELS_MAX,
+    SKIPPED_BYTES_MAX,
+};
 
 /// Results for the files that `large_and_binary_files` plants.
 const LARGE: &[ToolCase<'_>] = &[
@@ -112,7 +116,7 @@ fn large_and_binary_files() {
         ("utf16", b"\xff\xfeh\0i\0"),
         ("bad", &[0xff; 60_000]),
     ]);
-    plant_sparse(&temp, "over", search::FILE_BYTES_MAX + 1);
+    plant_sparse(&temp, "over", SEARCHED_FILE_BYTES_MAX + 1);
     check(&tools, LARGE);
 }
 
@@ -130,11 +134,11 @@ fn plant_sparse(temp: &TempDir, name: &str, bytes: u64) {
 #[test]
 fn how_much_one_call_reads() {
     let (temp, tools) = grant(&[("text", "a".repeat(8 << 10).as_bytes())]);
-    plant_sparse(&temp, "text", read::SKIPPED_BYTES_MAX + (1 << 20));
+    plant_sparse(&temp, "text", SKIPPED_BYTES_MAX + (1 << 20));
     let far = r#"{"path": "text", "offset": 2}"#;
     check(&tools, &[("read_file", far, true, "too far into the file")]);
-    for n in 0..=search::TOTAL_BYTES_MAX / search::FILE_BYTES_MAX {
-        plant_sparse(&temp, &format!("f{n}"), search::FILE_BYTES_MAX);
+    for n in 0..=SEARCHED_BYTES_MAX / SEARCHED_FILE_BYTES_MAX {
+        plant_sparse(&temp, &format!("f{n}"), SEARCHED_FILE_BYTES_MAX);
     }
     let nothing = r#"{"pattern": "zzz"}"#;
     check(
@@ -147,9 +151,9 @@ fn how_much_one_call_reads() {
 fn how_deep_a_search_goes() {
     let (temp, tools) = grant(&[]);
     let deep = |levels: usize| temp.path().join("d/".repeat(levels));
-    std::fs::create_dir_all(deep(search::DEPTH_MAX)).expect("made");
-    std::fs::write(deep(search::DEPTH_MAX - 1).join("in"), "match").expect("written");
-    std::fs::write(deep(search::DEPTH_MAX).join("out"), "match").expect("written");
+    std::fs::create_dir_all(deep(SEARCHED_LEVELS_MAX)).expect("made");
+    std::fs::write(deep(SEARCHED_LEVELS_MAX - 1).join("in"), "match").expect("written");
+    std::fs::write(deep(SEARCHED_LEVELS_MAX).join("out"), "match").expect("written");
     let found = call(&tools, "search_files", json!({"pattern": "match"})).content;
     assert!(
         found.contains("/in:1: match") && !found.contains("/out"),
@@ -190,7 +194,7 @@ const MANY: &[ToolCase<'_>] = &[
 fn directories_without_end() {
     let (temp, mut tools) = grant(&[("c/f", b"match")]);
     let grant = Arc::get_mut(&mut tools.grant).expect("nobody else has it");
-    (grant.entries_max, grant.looked_max) = (5, 10);
+    grant.lower_bounds(5, 10);
     for dir in ["a", "b"] {
         std::fs::create_dir(temp.path().join(dir)).expect("made");
         for n in 0..6 {
@@ -231,12 +235,12 @@ fn what_is_not_shown_counts_too() {
     }
     let incomplete = "[some entries cannot be shown]";
     let grant = Arc::get_mut(&mut tools.grant).expect("nobody else has it");
-    (grant.entries_max, grant.looked_max) = (10, 1_000);
+    grant.lower_bounds(10, 1_000);
     for (name, _) in planted {
         check_exact(&tools, "list_files", json!({"path": name}), incomplete);
     }
     let grant = Arc::get_mut(&mut tools.grant).expect("nobody else has it");
-    (grant.entries_max, grant.looked_max) = (1_000, 20);
+    grant.lower_bounds(1_000, 20);
     for (name, _) in planted {
         check_exact(&tools, "list_files", json!({"path": name}), incomplete);
         let search = json!({"pattern": "x", "path": name});
@@ -266,7 +270,7 @@ fn twenty_thousand_links() {
         .lines()
         .filter(|line| line.ends_with("(link)"))
         .count();
-    assert!((1..=work::FOLLOWED_MAX).contains(&links), "{links}");
+    assert!((1..=FOLLOWED_LINKS_MAX).contains(&links), "{links}");
 }
 
 const THOUSAND: &[ToolCase<'_>] = &[

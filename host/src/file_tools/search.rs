@@ -1,17 +1,16 @@
 //! `search_files`: lines that contain a text or match a regular expression.
 
-use super::StopFlag;
 use super::arguments::ToolArguments;
-use super::grant::{self, EntryKind, GrantedDirectory, LinkRule, OpenedPath};
+use super::grant::{self, EntryKind, FileReader, GrantedFiles, LinkRule, OpenedPath};
 use super::read::BINARY_BYTES;
 use super::work::CallWork;
-use crate::tools::CONTENT_BYTES_MAX;
-use cap_std::fs::{Dir, File};
+use super::{CONTENT_BYTES_MAX, StopFlag};
 use regex_lite::{Regex, RegexBuilder};
 use std::io::Read;
 use std::ops::Range;
+use threadkeep_storage::directory::{DirectoryTree, TreeFile};
 
-pub(super) const SCHEMA: &str = concat!(
+pub const SCHEMA: &str = concat!(
     r#"{"type":"object","properties":{"pattern":{"type":"string","#,
     r#""description":"The text to find, upper and lower case as written; or a regular "#,
     r#"expression."},"regex":{"type":"boolean","description":"True if the pattern is a regular "#,
@@ -39,19 +38,19 @@ const PIECE_BYTES_MAX: usize = 64 << 10;
 const PIECE_BYTES_OVERLAP: usize = 4 << 10;
 
 /// Largest file that is searched; larger ones are counted in the result.
-pub(super) const FILE_BYTES_MAX: u64 = 16 << 20;
+pub const SEARCHED_FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Most bytes that one call reads, in all files together: some seconds of work.
-pub(super) const TOTAL_BYTES_MAX: u64 = 128 << 20;
+pub const SEARCHED_BYTES_MAX: u64 = 128 << 20;
 
 /// Deepest directory that is searched.
-pub(super) const DEPTH_MAX: usize = 32;
+pub const SEARCHED_LEVELS_MAX: usize = 32;
 
 /// Most bytes of a line that are shown, around the match.
 const LINE_BYTES_MAX: usize = 300;
 
 pub(super) fn run(
-    grant: &GrantedDirectory,
+    grant: &GrantedFiles,
     arguments: &str,
     stop: &StopFlag,
 ) -> Result<String, String> {
@@ -65,7 +64,7 @@ pub(super) fn run(
     let mut search = FileSearch::new(grant, stop, pattern, max);
     let (place, resolved) = grant.open_path(path)?;
     match place {
-        OpenedPath::Directory(dir) => search.search_directory(&dir, &resolved, 0)?,
+        OpenedPath::Directory(dir) => search.search_directory(&*dir, &resolved, 0)?,
         OpenedPath::File(file, _) => search.search_file(file, &resolved),
     }
     Ok(search.finish())
@@ -131,7 +130,7 @@ fn line_pieces(line: &str) -> impl Iterator<Item = Range<usize>> {
 }
 
 struct FileSearch<'a> {
-    grant: &'a GrantedDirectory,
+    grant: &'a GrantedFiles,
     stop: &'a StopFlag,
     work: CallWork<'a>,
     pattern: SearchPattern,
@@ -147,12 +146,7 @@ struct FileSearch<'a> {
 }
 
 impl<'a> FileSearch<'a> {
-    fn new(
-        grant: &'a GrantedDirectory,
-        stop: &'a StopFlag,
-        pattern: SearchPattern,
-        max: u64,
-    ) -> Self {
+    fn new(grant: &'a GrantedFiles, stop: &'a StopFlag, pattern: SearchPattern, max: u64) -> Self {
         Self {
             grant,
             stop,
@@ -169,9 +163,14 @@ impl<'a> FileSearch<'a> {
         }
     }
 
-    /// Searches a directory. Recurses at most [`DEPTH_MAX`] times. Links are not followed, so
+    /// Searches a directory. Recurses at most [`SEARCHED_LEVELS_MAX`] times. Links are not followed, so
     /// nothing is searched twice.
-    fn search_directory(&mut self, dir: &Dir, path: &str, depth: usize) -> Result<(), String> {
+    fn search_directory(
+        &mut self,
+        dir: &dyn DirectoryTree,
+        path: &str,
+        depth: usize,
+    ) -> Result<(), String> {
         let found = self
             .grant
             .list_entries(dir, path, LinkRule::Skip, &mut self.work)?;
@@ -186,14 +185,14 @@ impl<'a> FileSearch<'a> {
                 format!("{path}/{}", entry.name)
             };
             match entry.kind {
-                EntryKind::Directory if depth + 1 < DEPTH_MAX => {
+                EntryKind::Directory if depth + 1 < SEARCHED_LEVELS_MAX => {
                     let child = self.grant.child_dir(dir, &entry.name);
                     let inside =
-                        child.and_then(|child| self.search_directory(&child, &whole, depth + 1));
+                        child.and_then(|child| self.search_directory(&*child, &whole, depth + 1));
                     self.unreadable += usize::from(inside.is_err());
                 }
                 EntryKind::Directory => self.unreadable += 1,
-                EntryKind::File { bytes } if bytes > FILE_BYTES_MAX => self.too_large += 1,
+                EntryKind::File { bytes } if bytes > SEARCHED_FILE_BYTES_MAX => self.too_large += 1,
                 EntryKind::File { .. } => match grant::open_file(dir, &entry.name, &whole) {
                     Ok(file) => self.search_file(file, &whole),
                     Err(_) => self.unreadable += 1,
@@ -208,14 +207,14 @@ impl<'a> FileSearch<'a> {
         Ok(())
     }
 
-    fn search_file(&mut self, file: File, path: &str) {
-        if self.read >= TOTAL_BYTES_MAX {
+    fn search_file(&mut self, file: Box<dyn TreeFile>, path: &str) {
+        if self.read >= SEARCHED_BYTES_MAX {
             self.cut = Some("too much to read");
             return;
         }
         let mut bytes = Vec::new();
-        if file
-            .take(FILE_BYTES_MAX + 1)
+        if FileReader::new(file)
+            .take(SEARCHED_FILE_BYTES_MAX + 1)
             .read_to_end(&mut bytes)
             .is_err()
         {
@@ -223,7 +222,7 @@ impl<'a> FileSearch<'a> {
             return;
         }
         self.read += bytes.len() as u64;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
+        if bytes.len() as u64 > SEARCHED_FILE_BYTES_MAX {
             self.too_large += 1;
             return;
         }
@@ -269,7 +268,7 @@ impl<'a> FileSearch<'a> {
         }
         if self.too_large > 0 {
             self.text.push_str(&format!(
-                "[{} files over {FILE_BYTES_MAX} bytes were not searched]",
+                "[{} files over {SEARCHED_FILE_BYTES_MAX} bytes were not searched]",
                 self.too_large
             ));
         }

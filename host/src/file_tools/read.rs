@@ -1,10 +1,9 @@
 //! `read_file`: some lines of a text file, without reading the rest.
 
 use super::arguments::ToolArguments;
-use super::grant::{GrantedDirectory, OpenedPath};
-use super::{FileAnswer, StopFlag, printable};
+use super::grant::{FileReader, GrantedFiles, OpenedPath};
+use super::{CONTENT_BYTES_MAX, FileAnswer, StopFlag, printable};
 use crate::blobs::{IMAGE_BYTES_MAX, image_type};
-use crate::tools::CONTENT_BYTES_MAX;
 use std::io::{self, BufRead, BufReader, Read};
 
 pub(super) const SCHEMA: &str = concat!(
@@ -24,13 +23,13 @@ const LINES_DEFAULT: u64 = 2_000;
 
 /// Most bytes that are skipped to find a line. Beyond that, a line number is no way to address a
 /// file.
-pub(super) const SKIPPED_BYTES_MAX: u64 = 128 << 20;
+pub const SKIPPED_BYTES_MAX: u64 = 128 << 20;
 
 /// Bytes at the start in which a NUL marks a file that is not text.
 pub(super) const BINARY_BYTES: usize = 8 << 10;
 
 pub(super) fn run(
-    grant: &GrantedDirectory,
+    grant: &GrantedFiles,
     arguments: &str,
     stop: &StopFlag,
 ) -> Result<FileAnswer, String> {
@@ -38,23 +37,23 @@ pub(super) fn run(
     let path = arguments.required_text("path")?;
     let offset = arguments.number("offset", 1..=u64::from(u32::MAX), 1)?;
     let limit = arguments.number("limit", 1..=LINES_MAX, LINES_DEFAULT)?;
-    let (file, metadata) = match grant.open_path(path)?.0 {
-        OpenedPath::File(file, metadata) => (file, metadata),
+    let (file, details) = match grant.open_path(path)?.0 {
+        OpenedPath::File(file, details) => (file, details),
         OpenedPath::Directory(_) => {
             return Err(format!(
                 "\"{path}\" is a directory; list_files shows what is in it"
             ));
         }
     };
-    let mut reader = BufReader::with_capacity(BINARY_BYTES, file);
+    let mut reader = BufReader::with_capacity(BINARY_BYTES, FileReader::new(file));
     let unreadable = |error: io::Error| format!("\"{path}\" cannot be read ({})", error.kind());
     let beginning = reader.fill_buf().map_err(unreadable)?;
     if let Some(media) = image_type(beginning) {
-        let bytes = read_image(reader, metadata.len()).map_err(unreadable)?;
+        let bytes = read_image(reader, details.bytes).map_err(unreadable)?;
         let Some(bytes) = bytes else {
             return Err(format!(
                 "\"{path}\" is an image of {} bytes; models take at most {IMAGE_BYTES_MAX}",
-                metadata.len()
+                details.bytes
             ));
         };
         let line = format!("{} is an image ({media}):", printable(path));
@@ -63,7 +62,7 @@ pub(super) fn run(
     if beginning.contains(&0) {
         return Err(format!(
             "\"{path}\" is not text ({} bytes); only text and images can be read",
-            metadata.len()
+            details.bytes
         ));
     }
     let Some(before) = skip_lines(&mut reader, offset - 1, stop).map_err(unreadable)? else {
@@ -77,11 +76,7 @@ pub(super) fn run(
             "\"{path}\" has {before} lines; offset must be at most that"
         ));
     }
-    Ok(FileAnswer::Text(format_chunk(
-        chunk,
-        offset,
-        metadata.len(),
-    )))
+    Ok(FileAnswer::Text(format_chunk(chunk, offset, details.bytes)))
 }
 
 /// Reads a whole image of so many bytes; `None` if it is larger than models take.

@@ -1,11 +1,10 @@
 //! `list_files`: the entries of a directory, by name.
 
-use super::StopFlag;
 use super::arguments::ToolArguments;
-use super::grant::{DirectoryEntry, EntryKind, GrantedDirectory, LinkRule, OpenedPath};
+use super::grant::{DirectoryEntry, EntryKind, GrantedFiles, LinkRule, OpenedPath};
 use super::work::CallWork;
-use crate::tools::CONTENT_BYTES_MAX;
-use cap_std::fs::Dir;
+use super::{CONTENT_BYTES_MAX, StopFlag};
+use threadkeep_storage::directory::DirectoryTree;
 
 pub(super) const SCHEMA: &str = concat!(
     r#"{"type":"object","properties":{"path":{"type":"string","#,
@@ -21,7 +20,7 @@ const DEPTH_MAX: u64 = 8;
 const SHOWN_MAX: usize = 1_000;
 
 pub(super) fn run(
-    grant: &GrantedDirectory,
+    grant: &GrantedFiles,
     arguments: &str,
     stop: &StopFlag,
 ) -> Result<String, String> {
@@ -42,12 +41,12 @@ pub(super) fn run(
         cut: false,
         incomplete: false,
     };
-    listing.add_directory(&dir, &resolved, depth)?;
+    listing.add_directory(&*dir, &resolved, depth)?;
     Ok(listing.finish())
 }
 
 struct FileListing<'a> {
-    grant: &'a GrantedDirectory,
+    grant: &'a GrantedFiles,
     work: CallWork<'a>,
     text: String,
     shown: usize,
@@ -57,7 +56,12 @@ struct FileListing<'a> {
 
 impl FileListing<'_> {
     /// Lists a directory. Recurses at most [`DEPTH_MAX`] times.
-    fn add_directory(&mut self, dir: &Dir, path: &str, depth: u64) -> Result<(), String> {
+    fn add_directory(
+        &mut self,
+        dir: &dyn DirectoryTree,
+        path: &str,
+        depth: u64,
+    ) -> Result<(), String> {
         let found = self
             .grant
             .list_entries(dir, path, LinkRule::Follow, &mut self.work)?;
@@ -77,7 +81,7 @@ impl FileListing<'_> {
                 let inside = self
                     .grant
                     .child_dir(dir, &entry.name)
-                    .and_then(|child| self.add_directory(&child, &whole, depth - 1));
+                    .and_then(|child| self.add_directory(&*child, &whole, depth - 1));
                 self.incomplete |= inside.is_err();
             }
         }

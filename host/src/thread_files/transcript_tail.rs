@@ -6,9 +6,9 @@
 //! torn. The caller compares the unit with the records, because anyone may have written the file.
 
 use super::Document;
-use cap_std::fs::File;
 use serde::Deserialize;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
+use threadkeep_storage::directory::TreeFile;
 
 /// Bytes that are read first from a file's end: more than most entries have.
 const TAIL_BYTES_FIRST: u64 = 64 << 10;
@@ -51,11 +51,11 @@ enum TailUnit {
 /// Reads the end of a transcript whose head has `head` bytes; `None` if it cannot be continued. It
 /// blocks.
 pub(super) fn read_tail(
-    file: &mut File,
+    file: &mut dyn TreeFile,
     document: Document,
     head: u64,
 ) -> io::Result<Option<TranscriptTail>> {
-    let length = file.metadata()?.len();
+    let length = file.size()?;
     for window in [TAIL_BYTES_FIRST, TAIL_BYTES_MAX] {
         let from = head.max(length.saturating_sub(window));
         let bytes = read_at(file, from, length.saturating_sub(from))?;
@@ -87,11 +87,9 @@ pub(super) fn read_tail(
 
 /// Reads up to `count` bytes from a position; fewer at the end of the file. The caller bounds
 /// `count`.
-pub(super) fn read_at(file: &mut File, from: u64, count: u64) -> io::Result<Vec<u8>> {
-    file.seek(SeekFrom::Start(from))?;
-    let mut bytes = Vec::new();
-    file.take(count).read_to_end(&mut bytes)?;
-    Ok(bytes)
+pub(super) fn read_at(file: &mut dyn TreeFile, from: u64, count: u64) -> io::Result<Vec<u8>> {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    file.read_at(from, count)
 }
 
 /// Returns the version up to which the first `matched` bytes of a piece are whole; `after` is the

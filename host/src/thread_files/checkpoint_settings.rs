@@ -5,8 +5,8 @@
 //! Each key has an effect, or is refused by name where it could have only one value. A missing or
 //! null key has its default; `description` says something to people and is passed over.
 
-use super::copies::COPIES_DIR;
-use super::trigger::{SaveTrigger, TriggerSet};
+use super::checkpoint_copies::COPIES_DIR;
+use super::save_trigger::{SaveTrigger, TriggerSet};
 use crate::library::{LibraryError, TenantLibrary};
 use serde_json::Value;
 use std::time::Duration;

@@ -6,16 +6,14 @@
 //! written or removed. [`FileReplacement`] is the only helper that writes a file atomically and
 //! durably. The content of documents is decided elsewhere.
 
-use super::DocumentError;
-use crate::authority::{
-    AuthorityError, THREADS_PATH, child_dir, file_identity, has_one_name, open_private,
-    open_without_hard_links, private_child_dir, read_bounded,
-};
-use cap_std::fs::{Dir, File, Metadata, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
+use super::{THREADS_PATH, ThreadFileError};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use threadkeep_storage::directory::{
+    AuthorityError, DirectoryFile, DirectoryTree, EntryDetails, EntryPlace, EntryType, FileAccess,
+    TreeFile, open_checked_file, open_child_tree, open_or_create_tree, read_bounded_file,
+};
 
 /// Longest id, in bytes: the component's bound, enforced here too because an id becomes a path.
 const ID_BYTES_MAX: usize = 200;
@@ -36,14 +34,16 @@ pub type WriteFault = Arc<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
 
 /// The action if the directory of a thread is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MissingDirectory {
+pub enum MissingDirectory {
+    /// It is made.
     Make,
+    /// Nothing is made.
     Leave,
 }
 
 /// The directory of a thread's documents, locked against other writers while this value lives.
-pub(super) struct DocumentDirectory {
-    dir: Dir,
+pub struct DocumentDirectory {
+    dir: Box<dyn DirectoryTree>,
     id: String,
     fault: Option<WriteFault>,
     /// Another handle of the locked directory; `None` where directories cannot be locked.
@@ -52,30 +52,33 @@ pub(super) struct DocumentDirectory {
 
 impl DocumentDirectory {
     /// Opens and locks the directory of a thread; makes it if wanted. It blocks.
-    pub(super) fn open(
-        threads: &Dir,
+    ///
+    /// # Errors
+    /// If it is no directory of this user's, or another process keeps it locked.
+    pub fn open(
+        threads: &dyn DirectoryTree,
         id: &str,
         absent: MissingDirectory,
-    ) -> Result<Option<Self>, DocumentError> {
+    ) -> Result<Option<Self>, ThreadFileError> {
         let segments = split_id(id)?;
         let mut place = String::from(THREADS_PATH);
-        let mut dir = threads
-            .try_clone()
-            .map_err(|source| AuthorityError::from_io(&place, source))?;
+        let cloned = threads.clone_tree();
+        let mut dir = cloned.map_err(|source| AuthorityError::from_io(&place, source))?;
         for segment in segments {
             place = format!("{place}/{segment}");
-            dir = match (child_dir(&dir, segment), absent) {
+            dir = match (open_child_tree(&*dir, segment), absent) {
                 (Ok(child), _) => child,
                 (Err(error), MissingDirectory::Leave) if error.is_missing() => return Ok(None),
                 (Err(error), MissingDirectory::Make) if error.is_missing() => {
-                    let child = private_child_dir(&dir, segment);
-                    sync_dir(&dir).map_err(|source| AuthorityError::from_io(&place, source))?;
+                    let child = open_or_create_tree(&*dir, segment);
+                    let synced = dir.sync();
+                    synced.map_err(|source| AuthorityError::from_io(&place, source))?;
                     child.map_err(|error| error.with_place(&place))?
                 }
                 (Err(error), _) => return Err(error.with_place(&place).into()),
             };
         }
-        let lock = lock_dir(&dir, id)?;
+        let lock = lock_directory(&*dir, id)?;
         Ok(Some(Self {
             dir,
             id: id.to_owned(),
@@ -85,21 +88,24 @@ impl DocumentDirectory {
     }
 
     /// The same directory, whose files are written with this fault.
-    pub(super) fn with_fault(self, fault: Option<WriteFault>) -> Self {
+    #[must_use]
+    pub fn with_fault(self, fault: Option<WriteFault>) -> Self {
         Self { fault, ..self }
     }
 
     /// Opens a directory inside that of the thread; makes it if wanted. The lock of the thread's
     /// directory covers it: it must not be used after that is released.
-    pub(super) fn open_inner(
+    pub fn open_inner(
         &self,
         name: &str,
         absent: MissingDirectory,
-    ) -> Result<Option<Self>, DocumentError> {
-        let opened = match (child_dir(&self.dir, name), absent) {
+    ) -> Result<Option<Self>, ThreadFileError> {
+        let opened = match (open_child_tree(&*self.dir, name), absent) {
             (Err(error), MissingDirectory::Make) if error.is_missing() => {
-                let made = private_child_dir(&self.dir, name);
-                sync_dir(&self.dir).map_err(|error| self.to_error(name, error))?;
+                let made = open_or_create_tree(&*self.dir, name);
+                self.dir
+                    .sync()
+                    .map_err(|error| self.to_error(name, error))?;
                 made
             }
             (Err(error), MissingDirectory::Leave) if error.is_missing() => return Ok(None),
@@ -113,17 +119,16 @@ impl DocumentDirectory {
         }))
     }
 
-    /// Lists the regular files of the directory, each with its metadata, by name. Links and
+    /// Lists the regular files of the directory, each with its details, by name. Links and
     /// directories are left out.
-    pub(super) fn list_files(&self) -> Result<Vec<(String, Metadata)>, DocumentError> {
-        let failed = |error| self.to_error("", error);
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn list_files(&self) -> Result<Vec<(String, EntryDetails)>, ThreadFileError> {
+        let names = self.dir.list().map_err(|error| self.to_error("", error))?;
         let mut files = Vec::new();
-        for entry in self.dir.entries().map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let Ok(name) = entry.file_name().into_string() else {
-                continue;
-            };
-            match self.dir.symlink_metadata(&name) {
+        for name in names {
+            match self.dir.details(&name) {
                 Ok(seen) if seen.is_file() => files.push((name, seen)),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -135,11 +140,11 @@ impl DocumentDirectory {
     }
 
     /// Removes a regular file. A file that is not there is as good as removed.
-    pub(super) fn remove(&self, name: &str) -> Result<(), DocumentError> {
+    pub fn remove(&self, name: &str) -> Result<(), ThreadFileError> {
         if self.check_file(name)?.is_none() {
             return Ok(());
         }
-        match self.dir.remove_file(name) {
+        match self.dir.remove(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(self.to_error(name, error))
             }
@@ -147,99 +152,124 @@ impl DocumentDirectory {
         }
     }
 
-    /// Moves a regular file into another directory of the thread, in the place of a file there. A
-    /// file that is not there is as good as moved.
-    pub(super) fn move_to(&self, name: &str, to: &Self) -> Result<(), DocumentError> {
-        if self.check_file(name)?.is_none() {
+    /// Moves a regular file of this directory or of the one inside it into another one inside it,
+    /// in the place of a file there. A file that is not there is as good as moved.
+    ///
+    /// # Errors
+    /// If something else stands at either name.
+    pub fn move_to(&self, from: EntryPlace<'_>, directory: &str) -> Result<(), ThreadFileError> {
+        let inner = |name| self.open_inner(name, MissingDirectory::Leave);
+        let source = from.directory.map(inner).transpose()?.flatten();
+        let is_there = match (&source, from.directory) {
+            (Some(source), _) => source.check_file(from.name)?.is_some(),
+            (None, Some(_)) => false,
+            (None, None) => self.check_file(from.name)?.is_some(),
+        };
+        let Some(target) = inner(directory)?.filter(|_| is_there) else {
             return Ok(());
-        }
-        to.check_file(name)?;
-        let moved = self.dir.rename(name, &to.dir, name);
-        moved.map_err(|error| self.to_error(name, error))
+        };
+        target.check_file(from.name)?;
+        let to = EntryPlace {
+            directory: Some(directory),
+            name: from.name,
+        };
+        let moved = self.dir.move_below(from, to);
+        moved.map_err(|error| self.to_error(from.name, error))
     }
 
     /// Removes an inner directory that is empty. One that is not stays.
-    pub(super) fn remove_inner(&self, name: &str) {
+    pub fn remove_inner(&self, name: &str) {
         // It is only tidier: the next save makes it again.
-        let _ = self.dir.remove_dir(name);
+        let _ = self.dir.remove_tree(name);
     }
 
     /// Makes what was created, moved and removed in the directory durable.
-    pub(super) fn sync(&self) -> Result<(), DocumentError> {
-        sync_dir(&self.dir).map_err(|error| self.to_error("", error))
+    pub fn sync(&self) -> Result<(), ThreadFileError> {
+        self.dir.sync().map_err(|error| self.to_error("", error))
     }
 
     /// Returns the thread's id, in the case of its record.
-    pub(super) fn id(&self) -> &str {
+    pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Returns the metadata of a regular file, or `None` if the name is free; anything else is an
-    /// error.
-    pub(super) fn check_file(&self, name: &str) -> Result<Option<Metadata>, DocumentError> {
+    /// Returns the details of a regular file, or `None` if the name is free.
+    ///
+    /// # Errors
+    /// If something else stands there.
+    pub fn check_file(&self, name: &str) -> Result<Option<EntryDetails>, ThreadFileError> {
         let place = || self.shown_path(name);
-        match self.dir.symlink_metadata(name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.to_error(name, error)),
-            Ok(seen) if seen.is_symlink() => Err(AuthorityError::Link { place: place() }.into()),
-            Ok(seen) if seen.is_file() => Ok(Some(seen)),
-            Ok(_) => Err(AuthorityError::NotRegular { place: place() }.into()),
+        let seen = match self.dir.details(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.to_error(name, error)),
+            Ok(seen) => seen,
+        };
+        match seen.entry_type {
+            EntryType::File => Ok(Some(seen)),
+            EntryType::Link => Err(AuthorityError::Link { place: place() }.into()),
+            EntryType::Directory | EntryType::Special => {
+                Err(AuthorityError::NotRegular { place: place() }.into())
+            }
         }
     }
 
-    /// Opens a document for reading; `None` if there is none. A file with a second name is refused.
-    pub(super) fn open_for_reading(&self, name: &str) -> Result<Option<File>, DocumentError> {
-        let Some(seen) = self.check_file(name)? else {
-            return Ok(None);
-        };
-        let file = open_without_hard_links(&self.dir, Path::new(name), &self.shown_path(name))?;
-        self.check_identity(name, &seen, file).map(Some)
-    }
-
-    /// Opens a document for reading and writing; `None` if there is none, or if the file has a
-    /// second name, through which it must not be changed.
-    pub(super) fn open_for_writing(&self, name: &str) -> Result<Option<File>, DocumentError> {
-        let Some(seen) = self.check_file(name)?.filter(has_one_name) else {
-            return Ok(None);
-        };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let opened = self.dir.open_with(name, &options);
-        let file = opened.map_err(|error| self.to_error(name, error))?;
-        self.check_identity(name, &seen, file).map(Some)
-    }
-
-    /// Reads a whole document of at most `bytes_max` bytes.
-    pub(super) fn read(
+    /// Opens a document for reading; `None` if there is none.
+    ///
+    /// # Errors
+    /// A file with a second name is refused, and what is no regular file.
+    pub fn open_for_reading(
         &self,
         name: &str,
-        bytes_max: u64,
-    ) -> Result<Option<Vec<u8>>, DocumentError> {
-        match self.open_for_reading(name)? {
-            Some(file) => Ok(Some(read_bounded(file, &self.shown_path(name), bytes_max)?)),
+    ) -> Result<Option<Box<dyn TreeFile>>, ThreadFileError> {
+        match self.check_file(name)? {
+            Some(_) => self.open_checked(name, FileAccess::Read).map(Some),
             None => Ok(None),
         }
     }
 
-    /// Converts an error of the operating system about a document.
-    pub(super) fn to_error(&self, name: &str, source: io::Error) -> DocumentError {
-        AuthorityError::from_io(&self.shown_path(name), source).into()
-    }
-
-    fn check_identity(
+    /// Opens a document for reading and writing; `None` if there is none, or if the file has a
+    /// second name, through which it must not be changed.
+    ///
+    /// # Errors
+    /// If it is no regular file.
+    pub fn open_for_writing(
         &self,
         name: &str,
-        seen: &Metadata,
-        file: File,
-    ) -> Result<File, DocumentError> {
-        let opened = file
-            .metadata()
-            .map_err(|error| self.to_error(name, error))?;
-        if file_identity(seen) != file_identity(&opened) || !opened.is_file() {
-            let place = self.shown_path(name);
-            return Err(AuthorityError::Replaced { place }.into());
+    ) -> Result<Option<Box<dyn TreeFile>>, ThreadFileError> {
+        match self.check_file(name)?.filter(|seen| seen.has_one_name) {
+            Some(_) => self.open_checked(name, FileAccess::Change).map(Some),
+            None => Ok(None),
         }
-        Ok(file)
+    }
+
+    fn open_checked(
+        &self,
+        name: &str,
+        access: FileAccess,
+    ) -> Result<Box<dyn TreeFile>, ThreadFileError> {
+        Ok(open_checked_file(
+            &*self.dir,
+            name,
+            access,
+            &self.shown_path(name),
+        )?)
+    }
+
+    /// Reads a whole document of at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// If it is larger, or cannot be opened.
+    pub fn read(&self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, ThreadFileError> {
+        let Some(mut file) = self.open_for_reading(name)? else {
+            return Ok(None);
+        };
+        let read = read_bounded_file(&mut *file, &self.shown_path(name), bytes_max);
+        Ok(Some(read?))
+    }
+
+    /// Converts an error of the operating system about a document.
+    pub fn to_error(&self, name: &str, source: io::Error) -> ThreadFileError {
+        AuthorityError::from_io(&self.shown_path(name), source).into()
     }
 
     fn shown_path(&self, name: &str) -> String {
@@ -250,27 +280,25 @@ impl DocumentDirectory {
 /// A file that is written beside the one that it will replace: temporary, fsync, rename, fsync the
 /// directory. Until [`FileReplacement::commit`] nothing has changed; if dropped before, it leaves
 /// nothing behind.
-pub(super) struct FileReplacement {
+pub struct FileReplacement {
     place: Arc<DocumentDirectory>,
     name: String,
     temporary: String,
-    file: File,
+    file: Box<dyn DirectoryFile>,
     committed: bool,
 }
 
 impl FileReplacement {
     /// Begins to replace the file at `name`, which must be a regular file or missing.
-    pub(super) fn begin(place: Arc<DocumentDirectory>, name: &str) -> Result<Self, DocumentError> {
+    pub fn begin(place: Arc<DocumentDirectory>, name: &str) -> Result<Self, ThreadFileError> {
         place.check_file(name)?;
         let temporary = format!("{name}{TEMPORARY}");
         let failed = |error| place.to_error(&temporary, error);
-        match place.dir.remove_file(&temporary) {
+        match place.dir.remove(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             Ok(()) | Err(_) => {}
         }
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        let file = open_private(&place.dir, &temporary, options).map_err(failed)?;
+        let file = place.dir.create_new(&temporary).map_err(failed)?;
         Ok(Self {
             name: name.to_owned(),
             place,
@@ -281,7 +309,7 @@ impl FileReplacement {
     }
 
     /// Appends to the new file.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), DocumentError> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), ThreadFileError> {
         let place = &self.place;
         let allowed = match &place.fault {
             Some(fault) => fault(&place.shown_path(&self.temporary)),
@@ -293,20 +321,20 @@ impl FileReplacement {
         } else {
             &bytes[..bytes.len() / 2]
         };
-        let written = self.file.write_all(taken).and(allowed);
+        let written = self.file.append(taken).and(allowed);
         written.map_err(|error| place.to_error(&self.temporary, error))
     }
 
     /// Puts the new file in place, durably.
-    pub(super) fn commit(mut self) -> Result<(), DocumentError> {
+    pub fn commit(mut self) -> Result<(), ThreadFileError> {
         let (place, name) = (Arc::clone(&self.place), self.name.as_str());
         let failed = |error| place.to_error(name, error);
-        self.file.sync_all().map_err(failed)?;
+        self.file.sync().map_err(failed)?;
         place.check_file(name)?;
-        let renamed = place.dir.rename(&self.temporary, &place.dir, name);
+        let renamed = place.dir.rename(&self.temporary, name);
         renamed.map_err(failed)?;
         self.committed = true;
-        sync_dir(&place.dir).map_err(failed)
+        place.dir.sync().map_err(failed)
     }
 }
 
@@ -314,44 +342,30 @@ impl Drop for FileReplacement {
     fn drop(&mut self) {
         if !self.committed {
             // A file that cannot be removed is removed by the next writer.
-            let _ = self.place.dir.remove_file(&self.temporary);
+            let _ = self.place.dir.remove(&self.temporary);
         }
     }
 }
 
 /// Splits an id into segments, each a plain name without special meaning.
-fn split_id(id: &str) -> Result<Vec<&str>, DocumentError> {
+fn split_id(id: &str) -> Result<Vec<&str>, ThreadFileError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let valid = |segment: &&str| !segment.is_empty() && segment.bytes().all(plain);
     let segments: Vec<&str> = id.split('/').take(SEGMENTS_MAX + 1).collect();
     if id.len() > ID_BYTES_MAX || segments.len() > SEGMENTS_MAX || !segments.iter().all(valid) {
-        return Err(DocumentError::Id(id.chars().take(ID_BYTES_MAX).collect()));
+        return Err(ThreadFileError::Id(id.chars().take(ID_BYTES_MAX).collect()));
     }
     Ok(segments)
-}
-
-/// Opens the directory as a file: the handle of a [`Dir`] may be path-only, and such a handle can
-/// be neither locked nor synced.
-fn open_as_file(dir: &Dir) -> io::Result<std::fs::File> {
-    dir.open(".").map(File::into_std)
-}
-
-#[cfg(unix)]
-fn sync_dir(dir: &Dir) -> io::Result<()> {
-    open_as_file(dir)?.sync_all()
-}
-
-/// On other systems a directory cannot be synced.
-#[cfg(not(unix))]
-fn sync_dir(_: &Dir) -> io::Result<()> {
-    Ok(())
 }
 
 /// Locks the directory itself, so that no lock file lies beside the documents. Where it cannot be
 /// locked, nothing excludes a second process; the check of the file's end or a repair fixes what
 /// two of them write.
-fn lock_dir(dir: &Dir, id: &str) -> Result<Option<std::fs::File>, DocumentError> {
-    let Ok(file) = open_as_file(dir) else {
+fn lock_directory(
+    dir: &dyn DirectoryTree,
+    id: &str,
+) -> Result<Option<std::fs::File>, ThreadFileError> {
+    let Ok(file) = dir.open_handle() else {
         return Ok(None);
     };
     let since = Instant::now();
@@ -360,7 +374,7 @@ fn lock_dir(dir: &Dir, id: &str) -> Result<Option<std::fs::File>, DocumentError>
             Ok(()) => return Ok(Some(file)),
             Err(std::fs::TryLockError::Error(_)) => return Ok(None),
             Err(std::fs::TryLockError::WouldBlock) if since.elapsed() > LOCK_WAIT_MAX => {
-                return Err(DocumentError::Busy(id.to_owned()));
+                return Err(ThreadFileError::Busy(id.to_owned()));
             }
             Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(LOCK_POLL),
         }
@@ -374,6 +388,8 @@ fn lock_dir(dir: &Dir, id: &str) -> Result<Option<std::fs::File>, DocumentError>
 )]
 mod tests {
     use super::*;
+    use cap_std::fs::Dir;
+    use threadkeep_storage::directory::GrantedDirectory;
 
     fn threads() -> (tempfile::TempDir, Dir) {
         let temporary = tempfile::tempdir().unwrap();
@@ -381,7 +397,11 @@ mod tests {
         (temporary, dir)
     }
 
-    fn replace(place: &Arc<DocumentDirectory>, text: &[u8]) -> Result<(), DocumentError> {
+    fn granted(dir: &Dir) -> GrantedDirectory {
+        GrantedDirectory::new(dir.try_clone().unwrap())
+    }
+
+    fn replace(place: &Arc<DocumentDirectory>, text: &[u8]) -> Result<(), ThreadFileError> {
         let mut replacement = FileReplacement::begin(Arc::clone(place), "thread.json")?;
         replacement.write(text)?;
         replacement.commit()
@@ -396,8 +416,8 @@ mod tests {
             &deep,
         ];
         for id in ids {
-            let refused = DocumentDirectory::open(&dir, id, MissingDirectory::Make);
-            assert!(matches!(refused, Err(DocumentError::Id(_))), "{id:?}");
+            let refused = DocumentDirectory::open(&granted(&dir), id, MissingDirectory::Make);
+            assert!(matches!(refused, Err(ThreadFileError::Id(_))), "{id:?}");
         }
         assert_eq!(dir.entries().unwrap().count(), 0);
     }
@@ -406,12 +426,12 @@ mod tests {
     fn directories_are_made_only_when_wanted() {
         let (_temporary, dir) = threads();
         assert!(
-            DocumentDirectory::open(&dir, "a/B/c", MissingDirectory::Leave)
+            DocumentDirectory::open(&granted(&dir), "a/B/c", MissingDirectory::Leave)
                 .unwrap()
                 .is_none()
         );
         assert!(
-            DocumentDirectory::open(&dir, "a/B/c", MissingDirectory::Make)
+            DocumentDirectory::open(&granted(&dir), "a/B/c", MissingDirectory::Make)
                 .unwrap()
                 .is_some()
         );
@@ -422,14 +442,14 @@ mod tests {
     #[test]
     fn a_second_writer_waits_for_the_first() {
         let (_temporary, dir) = threads();
-        let first = DocumentDirectory::open(&dir, "a", MissingDirectory::Make)
+        let first = DocumentDirectory::open(&granted(&dir), "a", MissingDirectory::Make)
             .unwrap()
             .unwrap();
         assert!(first._lock.is_some(), "directories can be locked here");
         std::thread::scope(|scope| {
             let second = scope.spawn(|| {
                 drop(
-                    DocumentDirectory::open(&dir, "a", MissingDirectory::Make)
+                    DocumentDirectory::open(&granted(&dir), "a", MissingDirectory::Make)
                         .unwrap()
                         .unwrap(),
                 )
@@ -445,7 +465,7 @@ mod tests {
     fn a_replacement_is_whole_or_nothing() {
         let (_temporary, dir) = threads();
         let place = Arc::new(
-            DocumentDirectory::open(&dir, "a", MissingDirectory::Make)
+            DocumentDirectory::open(&granted(&dir), "a", MissingDirectory::Make)
                 .unwrap()
                 .unwrap(),
         );
@@ -461,10 +481,10 @@ mod tests {
         assert_eq!(dir.read_dir("a").unwrap().count(), 1);
     }
 
-    fn word<T>(result: &Result<T, DocumentError>) -> &'static str {
+    fn word<T>(result: &Result<T, ThreadFileError>) -> &'static str {
         match result {
-            Err(DocumentError::Authority(AuthorityError::Link { .. })) => "link",
-            Err(DocumentError::Authority(AuthorityError::NotRegular { .. })) => "not-regular",
+            Err(ThreadFileError::Authority(AuthorityError::Link { .. })) => "link",
+            Err(ThreadFileError::Authority(AuthorityError::NotRegular { .. })) => "not-regular",
             Err(_) => "else",
             Ok(_) => "done",
         }
@@ -476,7 +496,7 @@ mod tests {
         let (_temporary, dir) = threads();
         dir.write("outside", "keep").unwrap();
         let place = Arc::new(
-            DocumentDirectory::open(&dir, "a", MissingDirectory::Make)
+            DocumentDirectory::open(&granted(&dir), "a", MissingDirectory::Make)
                 .unwrap()
                 .unwrap(),
         );

@@ -4,7 +4,7 @@
 //! copy of the version `base`; `.gz` follows where it is compressed. Versions order the copies, not
 //! clocks; a clock decides about age alone, and a file from the future counts as new.
 
-use super::settings::CheckpointSettings;
+use super::checkpoint_settings::CheckpointSettings;
 use std::time::{Duration, SystemTime};
 
 /// Directory of the copies, in that of the thread.
@@ -140,7 +140,7 @@ pub fn select_removals(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::checkpoints::settings::AgeCleanup;
+    use crate::thread_files::AgeCleanup;
 
     const DAY: Duration = Duration::from_secs(86_400);
 

@@ -11,7 +11,7 @@ pub(super) const LOOKED_MAX: usize = 20_000;
 
 /// Most links that one call follows to find out if they can be opened. Each may lead over forty
 /// others, and no listing has more lines than this.
-pub(super) const FOLLOWED_MAX: usize = 1_000;
+pub const FOLLOWED_LINKS_MAX: usize = 1_000;
 
 /// The work of a call so far.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl<'a> CallWork<'a> {
     /// Counts a link that is to be followed. Returns false if the bound is reached.
     pub(super) fn count_link(&mut self) -> bool {
         self.followed += 1;
-        self.followed <= FOLLOWED_MAX
+        self.followed <= FOLLOWED_LINKS_MAX
     }
 
     /// Returns true once entries were left out because the bound was reached.

@@ -1,0 +1,104 @@
+//! A call of a model or a tool outside the component, as a step of the driver and an inner run make
+//! it: through the permit of its run, with its events, in the form that the component takes.
+
+use super::result_blobs::{result_content, store_result_blobs};
+use super::{Driver, EventSink, RunEvent};
+use crate::ceilings::{PendingSettlement, RunPermit, ToolCallOutcome};
+use crate::models::ReplyDelta;
+use crate::tools::{ToolRequest, ToolResult};
+use crate::wit;
+use parking_lot::Mutex;
+use std::time::Duration;
+
+/// Most bytes of a partial text that is kept: well under the component's own limit, even for long
+/// escapes.
+const PARTIAL_BYTES_MAX: usize = 40 << 10;
+
+/// Runs one call of a tool within `left`; the caller waits for the totals.
+pub(super) async fn perform_tool_call(
+    driver: &Driver,
+    (permit, sink): (&RunPermit, &EventSink),
+    call: &wit::ToolCall,
+    left: Duration,
+) -> (wit::ToolOutcome, PendingSettlement) {
+    let id = format!("call_{}_{}", call.version, call.index);
+    let (name, arguments) = (call.name.clone(), call.arguments.clone());
+    sink.emit(RunEvent::ToolStarted {
+        call: id.clone(),
+        name: name.clone(),
+        arguments,
+    });
+    let longest = Duration::from_millis(call.timeout.into()).min(left);
+    let request = ToolRequest {
+        name: &call.name,
+        arguments: &call.arguments,
+        approved: call.approved,
+    };
+    let called = permit.call_tool_unsettled(&*driver.tools, request, longest);
+    let (called, settling) = called.await;
+    let ToolCallOutcome {
+        result,
+        interrupted,
+    } = called;
+    let interrupted = interrupted && !call.idempotent;
+    let (result, blocks) = store_result_blobs(&driver.tenant, call, result).await;
+    sink.emit(RunEvent::ToolDone {
+        call: id,
+        name,
+        failed: result.failed,
+        bytes: result.content.len(),
+    });
+    let outcome = wit::ToolOutcome {
+        version: call.version,
+        index: call.index,
+        state: outcome_state(interrupted, &result).to_owned(),
+        failed: result.failed,
+        content: result_content(&result.content, blocks),
+        patches: result.patches,
+        operations: result.operations,
+        cost: result.cost_nanos,
+    };
+    (outcome, settling)
+}
+
+/// Returns what became of a call, as the component is told.
+fn outcome_state(interrupted: bool, result: &ToolResult) -> &'static str {
+    match (interrupted, result.needs_consent) {
+        (true, _) => "interrupted",
+        (false, true) => "needs-consent",
+        (false, false) => "done",
+    }
+}
+
+/// Turns a delta into an event; text is also appended to the partial, from the beginning and
+/// without gaps.
+pub(super) fn delta_event(delta: ReplyDelta, partial: &Mutex<String>) -> Option<RunEvent> {
+    Some(match delta {
+        ReplyDelta::Text(text) => {
+            let mut kept = partial.lock();
+            if kept.len() < PARTIAL_BYTES_MAX {
+                kept.push_str(&text);
+            }
+            drop(kept);
+            RunEvent::Text(text)
+        }
+        ReplyDelta::Thinking(text) => RunEvent::Thinking(text),
+        ReplyDelta::ToolUse(name) => RunEvent::ToolNamed(name),
+        ReplyDelta::Restarted => {
+            let mut kept = partial.lock();
+            kept.clear();
+            drop(kept);
+            RunEvent::Restarted
+        }
+        ReplyDelta::Received(_) => return None,
+    })
+}
+
+pub(super) fn partial_text(partial: &Mutex<String>) -> String {
+    let kept = partial.lock();
+    let mut end = kept.len().min(PARTIAL_BYTES_MAX);
+    while !kept.is_char_boundary(end) {
+        end -= 1;
+    }
+    kept[..end].to_owned()
+}
