@@ -2,6 +2,7 @@
 
 use crate::{convert, model, project};
 use threadkeep_adapters::library::{LibraryError, NAMES_MAX, TenantLibrary as _};
+use threadkeep_adapters::models::FailureKind;
 use threadkeep_storage::{BoundedRecords, StorageBackend as _};
 
 mod bindings {
@@ -135,7 +136,13 @@ impl llm::Guest for Providers {
     fn complete(request: llm::Request) -> Result<llm::Completion, llm::LlmError> {
         match model::complete(request) {
             Ok(completion) => Ok(convert::completion(&completion.without_empty_texts())),
-            Err(failure) => Err(convert::failure(&failure)),
+            Err(failure) => {
+                // The answer of `run` says that the run is suspended, and not why.
+                if failure.kind == FailureKind::Permanent && !failure.sent {
+                    eprintln!("threadkeep: {}", failure.message);
+                }
+                Err(convert::failure(&failure))
+            }
         }
     }
 }
