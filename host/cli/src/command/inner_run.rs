@@ -6,7 +6,7 @@
 //! calls, and are not shown.
 
 use super::finished_run::{RunParts, build_answer};
-use super::{fault, view};
+use super::{fault, fresh_id, view};
 use crate::answer::LeftAloneRow;
 use crate::context::ContextFill;
 use crate::contract::{Entry, Thread, UnixTime};
@@ -89,7 +89,8 @@ pub async fn perform(
     };
     let tip = tip.map_err(failed)?;
     let mut shown = ShownRun::begin(opened, &tip, order.resumes).await;
-    let mut input = order.input;
+    let id = fresh_id(opened);
+    let mut input = order.input.map(|message| with_id(&message, id));
     let done = loop {
         let stepped = opened.run_inside(&order.thread, input.take(), &holder, 1);
         let answer = match stepped.await {
@@ -119,6 +120,15 @@ pub async fn perform(
     }
     done.map_err(|error| fault::from_thread_call(opened, &shown.current, &error))?;
     shown.finish(screen).await
+}
+
+/// Gives a message an id, by which the thread takes it once however often the call is repeated.
+fn with_id(message: &str, id: String) -> String {
+    let mut message = view::parse_json(message);
+    if let Some(fields) = message.as_object_mut() {
+        fields.entry("id").or_insert(id.into());
+    }
+    message.to_string()
 }
 
 fn read_answer(text: &str) -> Result<LoopAnswer, CommandFault> {

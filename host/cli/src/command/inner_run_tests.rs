@@ -266,7 +266,8 @@ fn a_run_is_shown_step_by_step_and_answered_from_its_records() {
     assert_eq!(answer.left_alone[0].message, "it could not be begun: busy");
     // The input is given once, and a wait is waited for.
     let inputs = project.inputs.borrow().clone();
-    assert_eq!(inputs, [Some("{}".to_owned()), None, None]);
+    let expected = r#"{"id":"cli-0"}"#.to_owned();
+    assert_eq!(inputs, [Some(expected), None, None]);
     assert_eq!(project.waits.get(), 1);
 }
 
