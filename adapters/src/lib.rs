@@ -10,7 +10,7 @@
 pub mod ceilings;
 pub mod environment;
 pub mod file_tools;
-mod image_type;
+pub mod image_type;
 pub mod library;
 pub mod models;
 pub mod policy;

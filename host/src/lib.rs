@@ -43,9 +43,7 @@ pub mod thread_path;
 pub mod tools;
 pub mod wit;
 
-pub use threadkeep_adapters::policy;
-
-pub use threadkeep_adapters::{file_tools, thread_files};
+pub use threadkeep_adapters::{file_tools, policy, thread_files};
 
 /// The crates whose types are in this crate's interface: directories are from the first, linkers
 /// from the second.

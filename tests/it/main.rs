@@ -3,6 +3,7 @@
 mod approvals;
 mod audit;
 mod blobs;
+mod bundle;
 mod ceilings;
 mod children;
 mod cli;

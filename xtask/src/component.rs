@@ -13,7 +13,8 @@ use std::path::Path;
 use wit_component::{ComponentEncoder, DecodedWasm};
 
 const PACKAGE: &str = "threadkeep-component";
-const PROFILE: &str = "component";
+/// The profile of all that runs as WebAssembly.
+pub const PROFILE: &str = "component";
 
 /// Most bytes of the component (DESIGN.md, section 2.4). A larger one is not written.
 const SIZE_MAX: usize = 1_000_000;
@@ -26,7 +27,7 @@ const FEATURES: &str = "-Ctarget-feature=+simd128";
 
 /// Builds, wraps, checks and writes the component; prints its size.
 pub fn run() -> Result<()> {
-    let module = build_module()?;
+    let module = build_module(PACKAGE, setup::WASM_TARGET, &[])?;
     let component = wrap_module(&module)?;
     let imports = check_imports(&component)?;
     let zipped = gzip_bytes(&component)?;
@@ -57,38 +58,38 @@ fn check_size(bytes: usize, zipped: usize) -> Result<()> {
 }
 
 /// Returns the size of the component as a gzip file of the best compression.
-fn gzip_bytes(component: &[u8]) -> Result<usize> {
+pub fn gzip_bytes(component: &[u8]) -> Result<usize> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(component)?;
     Ok(encoder.finish()?.len())
 }
 
-/// Compiles the guest and reads the core module. The crate type is named here only: for a crate
-/// that is a Rust library as well, cargo silently leaves out link-time optimisation.
-fn build_module() -> Result<Vec<u8>> {
+/// Compiles a crate for WebAssembly and reads the file. The crate type is named here only: for a
+/// crate that is a Rust library as well, cargo silently leaves out link-time optimisation.
+pub fn build_module(package: &str, target: &str, features: &[&str]) -> Result<Vec<u8>> {
     let mut cargo = process::locked_cargo("rustc");
     cargo.args([
         "--quiet",
         "--package",
-        PACKAGE,
+        package,
         "--lib",
         "--crate-type",
         "cdylib",
         "--profile",
         PROFILE,
         "--target",
-        setup::WASM_TARGET,
+        target,
     ]);
+    for feature in features {
+        cargo.args(["--features", feature]);
+    }
     cargo.env_remove("RUSTFLAGS").env(
         "CARGO_ENCODED_RUSTFLAGS",
         format!("{FEATURES}\u{1f}{}", path_remapping()?),
     );
-    process::run(&mut cargo).context("the component does not compile")?;
-    let file = PACKAGE.replace('-', "_") + ".wasm";
-    let path = paths::target_dir()?
-        .join(setup::WASM_TARGET)
-        .join(PROFILE)
-        .join(file);
+    process::run(&mut cargo).with_context(|| format!("{package} does not compile"))?;
+    let file = package.replace('-', "_") + ".wasm";
+    let path = paths::target_dir()?.join(target).join(PROFILE).join(file);
     std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
@@ -196,7 +197,7 @@ fn imports(component: &[u8]) -> Result<BTreeSet<String>> {
 }
 
 /// Writes the file if its bytes differ. Returns true if it was written.
-fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<bool> {
+pub fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<bool> {
     if std::fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(false);
     }

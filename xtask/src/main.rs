@@ -4,6 +4,7 @@
 //! of this project. Each command has its own file. Dependencies are few on purpose: everything else
 //! waits until this is compiled. No rule of the product lives here.
 
+mod bundle;
 mod check;
 mod component;
 mod demo;
@@ -27,6 +28,7 @@ usage: cargo xtask <command>
 
   setup             add the WebAssembly target and fetch the crates
   component         build guest/ as a component, check its imports, print its size
+  bundle            component, composed with what it imports, over WASI: for the command wasmtime
   demo [args...]    set-up, component, then `threadkeep demo`
   test [filter...]  set-up, component, every test; the last line counts passed, failed, skipped
   soak [factor]     the tests that kill processes or try random histories, 10 times as long
@@ -54,6 +56,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
     match command {
         "setup" => setup::run(),
         "component" => component::run(),
+        "bundle" => bundle::run(),
         "demo" => demo::run(rest),
         "test" => test::run(rest),
         "check" => check::run(rest),

@@ -20,6 +20,11 @@ pub fn target_dir() -> Result<PathBuf> {
     Ok(target.to_path_buf())
 }
 
+/// The file of this name that `cargo xtask bundle` writes.
+pub fn bundle(name: &str) -> Result<PathBuf> {
+    Ok(target_dir()?.join("bundle").join(name))
+}
+
 /// The component that `cargo xtask component` writes and the build script of the host reads.
 pub fn component() -> Result<PathBuf> {
     Ok(target_dir()?.join("component").join("threadkeep.wasm"))

@@ -1,11 +1,11 @@
-//! `cargo xtask test`: sets up, builds the component, runs every test of the workspace, and ends
+//! `cargo xtask test`: sets up, builds component and bundle, runs every test of the workspace, and ends
 //! with a line of counts.
 //!
 //! The harness shows the output of passing tests only at the end (`--show-output`). Of that output
 //! the `skipped:` lines are counted and the rest is dropped.
 
 use crate::skips::{PREFIX, SkippedParts};
-use crate::{component, process, process_tree, setup};
+use crate::{bundle, process, process_tree};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -22,8 +22,7 @@ const TABLE: &str = "| ";
 /// Runs all tests, or those whose names contain a filter. Other arguments are passed on to the
 /// harness.
 pub fn run(filters: &[String]) -> Result<()> {
-    setup::run()?;
-    component::run()?;
+    bundle::run()?;
     let mut cargo = process::locked_cargo("test");
     cargo
         .args(["--workspace", "--no-fail-fast", "--", "--show-output"])

@@ -22,6 +22,7 @@ pub use read::SKIPPED_BYTES_MAX;
 pub use search::{SEARCHED_BYTES_MAX, SEARCHED_FILE_BYTES_MAX, SEARCHED_LEVELS_MAX};
 pub use work::FOLLOWED_LINKS_MAX;
 
+use crate::ToolEntry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -104,6 +105,24 @@ impl FileTool {
     ) -> Result<FileAnswer, String> {
         (self.run)(grant, arguments, stop)
     }
+}
+
+/// Returns the tools as a catalog lists them.
+pub fn file_tool_entries() -> Vec<ToolEntry> {
+    let entry = |tool: &FileTool| {
+        ToolEntry::new(tool.name, tool.description, tool.schema, CALL_TIME_MAX).idempotent()
+    };
+    FILE_TOOLS.iter().map(entry).collect()
+}
+
+/// Bounds a result to [`RESULT_BYTES_MAX`], cut between characters, with a note. The file tools stay
+/// within the bound themselves; this covers oversights, and tools of other crates.
+pub fn bound_result(mut content: String) -> String {
+    if content.len() > RESULT_BYTES_MAX {
+        content.truncate(content.floor_char_boundary(CONTENT_BYTES_MAX));
+        content.push_str("\n[the result was cut here; ask for less]");
+    }
+    content
 }
 
 /// Returns the tool of a name.

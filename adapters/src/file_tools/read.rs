@@ -3,7 +3,7 @@
 use super::arguments::ToolArguments;
 use super::grant::{FileReader, GrantedFiles, OpenedPath};
 use super::{CONTENT_BYTES_MAX, FileAnswer, StopFlag, printable};
-use crate::{IMAGE_BYTES_MAX, image_type};
+use crate::image_type::{IMAGE_BYTES_MAX, image_type};
 use std::io::{self, BufRead, BufReader, Read};
 
 pub(super) const SCHEMA: &str = concat!(

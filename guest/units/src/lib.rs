@@ -1,9 +1,9 @@
 //! Rules that core, host and command line share, each written once: money, token prices, times as
 //! text, the characters that are escaped, the nearest of known names, the names of the built-in
-//! tools and the form of patterns of them, the statuses that are ends, and the keys of the settings
-//! of coordination.
+//! tools and the form of patterns of them, the statuses that are ends, the keys of the settings of
+//! coordination, and the versions along which a thread is read.
 //!
-//! Nothing here knows a thread, a record or a store, and nothing here does I/O.
+//! Nothing here knows a record or a store, and nothing here does I/O.
 
 pub mod believed;
 pub mod builtin_tools;
@@ -14,6 +14,7 @@ pub mod persistence;
 pub mod price;
 pub mod printable;
 pub mod status;
+pub mod thread_path;
 pub mod time;
 pub mod tool_pattern;
 pub mod unknown_bill;

@@ -1,15 +1,18 @@
-//! Arguments and output of the `threadkeep` command: the text a user types, and the text or JSON it
-//! prints.
+//! The `threadkeep` command without its engine: arguments, commands, faults and output.
 //!
-//! Plain types and no engine: the native host and the bundle under the wasmtime CLI fill the same
-//! types, so both print the same JSON. Nothing here opens a file, reads the environment or knows a
-//! rule of the product.
+//! The native host and the bundle under the wasmtime CLI implement the traits of [`threads`], so
+//! both have the same commands and print the same text and JSON. Nothing here opens a file, reads
+//! the environment or knows a rule of the product.
 
 pub mod answer;
 pub mod args;
+pub mod bundle;
 pub mod chat_input;
+pub mod command;
 pub mod context;
+pub mod contract;
 pub mod exit;
+pub mod input;
 pub mod inputs;
 pub mod money;
 pub mod parse;
@@ -17,5 +20,6 @@ pub mod printable;
 pub mod screen;
 pub mod stream;
 pub mod table;
+pub mod threads;
 pub mod time_format;
 pub mod token;

@@ -15,7 +15,7 @@ mod write;
 pub use error::BlobError;
 pub use prune::{BLOB_GRACE, prune_blobs};
 pub use references::{UnreferencedBlob, list_unreferenced_blobs};
-pub use threadkeep_adapters::{IMAGE_BYTES_MAX, image_type};
+pub use threadkeep_adapters::image_type::{IMAGE_BYTES_MAX, image_type};
 pub(crate) use write::chain_version;
 pub use write::{BlobWrite, write_blob};
 

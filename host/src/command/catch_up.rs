@@ -4,7 +4,6 @@
 //! changed threads. The threads that changed since then are refreshed, newest first; then the file
 //! gets the time of this pass, so that the next command has less to do. `recover` removes the file.
 
-use super::fault;
 use super::session::{CommandProject, warn_unwritten};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use threadkeep::authority;
@@ -12,7 +11,9 @@ use threadkeep::documents::DocumentError;
 use threadkeep::project::TransferLeftovers;
 use threadkeep::tenant::PAGE_THREADS_MAX;
 use threadkeep::wit::registry::{Filter, Row};
+use threadkeep_cli::command::fault;
 use threadkeep_cli::screen::OutputScreen;
+use threadkeep_cli::threads::ProjectThreads;
 
 /// Most threads that are refreshed in one pass: more than a process leaves behind, and done in a
 /// few seconds.
@@ -88,7 +89,7 @@ async fn is_held_by_live_process(opened: &CommandProject, row: &Row) -> bool {
     if row.status != "running" {
         return false;
     }
-    let found = opened.tenant().get(&row.id).await.ok();
+    let found = opened.get(&row.id).await.ok();
     let lease = found.and_then(|thread| thread.run.lease);
     lease.is_some_and(|lease| fault::is_alive(opened, &lease))
 }

@@ -5,21 +5,21 @@
 //! message.
 
 use super::drive::{DriveOutcome, FirstPress, RunWatch};
-use super::images::MessageImages;
 use super::input::{InputLine, InputLines};
 use super::interrupts::{InterruptStream, ProcessInterrupt};
 use super::session::{CommandProject, CommandSession};
-use super::{chain, decide, fault, run};
 use serde_json::json;
-use threadkeep::wit;
-use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::ChargedRow;
 use threadkeep_cli::args;
 use threadkeep_cli::chat_input::{ChatParser, ChatRequest};
+use threadkeep_cli::command::message_images::MessageImages;
+use threadkeep_cli::command::{chain, decide, fault, run};
+use threadkeep_cli::contract::{Thread, ThreadDraft};
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::inputs;
 use threadkeep_cli::screen::OutputScreen;
 use threadkeep_cli::stream::RunStream;
+use threadkeep_cli::threads::ProjectThreads;
 
 const PROMPT: &str = "> ";
 const MORE_PROMPT: &str = ". ";
@@ -67,7 +67,7 @@ struct ChatSession<'a> {
 
 /// The thread of the chat, which is created with the first message.
 enum ChatThread {
-    New(Box<Draft>),
+    New(Box<ThreadDraft>),
     Existing {
         opened: Box<CommandProject>,
         thread: String,
@@ -94,7 +94,7 @@ impl<'a> ChatSession<'a> {
         chat: args::ChatArgs,
     ) -> Result<Self, CommandFault> {
         let draft = run::new_draft(None, String::new(), chat.capability, chat.new);
-        let images = MessageImages::read(&chat.image)?;
+        let images = MessageImages::read(session, &chat.image)?;
         run::rehearse(session, &draft, Some(&images)).await?;
         let standing = ChatThread::New(Box::new(draft));
         Ok(Self::with_thread(session, standing, images))
@@ -112,11 +112,11 @@ impl<'a> ChatSession<'a> {
             return Err(CommandFault::usage(message)
                 .with_hint(format!("threadkeep chat {thread}, without them")));
         }
-        let images = MessageImages::read(&chat.image)?;
+        let images = MessageImages::read(session, &chat.image)?;
         let opened = session.open()?;
         let done = "the chat goes on";
         let meant = chain::find_meant_thread(&opened, thread, done, screen).await;
-        let found = opened.tenant().get(&meant.id).await;
+        let found = opened.get(&meant.id).await;
         let found = found.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
         check_open_chat(&found)?;
         let (found, charged) = run::recover_from_dead_holder(&opened, found, screen).await?;
@@ -264,7 +264,7 @@ impl<'a> ChatSession<'a> {
     ) -> Result<(), CommandFault> {
         match &mut self.standing {
             ChatThread::New(draft) => {
-                let titled = Draft {
+                let titled = ThreadDraft {
                     title: Some(title),
                     ..(**draft).clone()
                 };
@@ -272,8 +272,8 @@ impl<'a> ChatSession<'a> {
                 **draft = titled;
             }
             ChatThread::Existing { opened, thread, .. } => {
-                let titled = opened.tenant().set_title(thread, Some(title)).await;
-                titled.map_err(|error| fault::from_thread_call(opened, thread, &error))?;
+                let titled = opened.set_title(thread, Some(title)).await;
+                titled.map_err(|error| fault::from_thread_call(&**opened, thread, &error))?;
                 opened.refresh_documents(thread, screen).await;
             }
         }
@@ -298,7 +298,7 @@ impl<'a> ChatSession<'a> {
                 let ChatThread::Existing { opened, thread, .. } = &mut self.standing else {
                     return Ok(driven);
                 };
-                decide::send_decision(opened, thread, call, &decision).await?;
+                decide::send_decision(&**opened, thread, call, &decision).await?;
             }
             driven = self.run_thread(None, screen).await?;
         }
@@ -368,8 +368,8 @@ impl<'a> ChatSession<'a> {
             return Err(CommandFault::new("no-thread", "the chat has no thread"));
         };
         let images = std::mem::take(&mut self.images);
-        let message = images.into_message(opened, thread, text).await;
-        let message = message.map_err(|fault| run::with_created_hint(opened, fault, thread))?;
+        let message = images.into_message(&**opened, thread, text).await;
+        let message = message.map_err(|fault| run::with_created_hint(&**opened, fault, thread))?;
         let stream = if *runs == 0 {
             RunStream::new()
         } else {
@@ -378,7 +378,8 @@ impl<'a> ChatSession<'a> {
         *runs += 1;
         let watch = RunWatch::new(&mut self.interrupts, FirstPress::Stops, stream);
         let driven = watch.drive(opened, thread, message, screen).await;
-        let mut driven = driven.map_err(|fault| run::with_created_hint(opened, fault, thread))?;
+        let mut driven =
+            driven.map_err(|fault| run::with_created_hint(&**opened, fault, thread))?;
         driven.answer.charged.splice(0..0, self.charged.drain(..));
         // The run may have gone on in another thread, and the chat does so as well.
         thread.clone_from(&driven.answer.thread_id);
@@ -410,7 +411,7 @@ fn parse_decision(line: &str) -> Option<serde_json::Value> {
 }
 
 /// Refuses a thread that is not a chat, and a chat that has ended.
-fn check_open_chat(thread: &wit::Thread) -> Result<(), CommandFault> {
+fn check_open_chat(thread: &Thread) -> Result<(), CommandFault> {
     let id = &thread.id;
     if let Some(directive) = &thread.directive {
         let message = format!("{id} is a thread of the directive {directive}, not a chat");

@@ -7,10 +7,10 @@
 //! after the third `recover` closes its run. SIGTERM and SIGHUP suspend the thread, and `resume`
 //! continues it.
 
-use super::charges::load_charges;
+use super::convert::ConvertRecord;
+use super::fault;
 use super::interrupts::{InterruptStream, ProcessInterrupt};
 use super::session::{CommandProject, warn_stale, warn_unwritten};
-use super::{fault, tree_totals, view};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,13 +21,15 @@ use threadkeep::driver::{
     ThreadResumption, stop_channel,
 };
 use threadkeep::tenant::Tenant;
-use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::{ChargedRow, LeftAloneRow, RunAnswer, TreeTotalsView};
+use threadkeep_cli::answer::{LeftAloneRow, RunAnswer, ThreadCost};
+use threadkeep_cli::command::finished_run::{RunParts, build_answer};
+use threadkeep_cli::command::fresh_id;
 use threadkeep_cli::context::ContextFill;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
 use threadkeep_cli::stream::RunStream;
+use threadkeep_cli::threads::{PerformedRun, RunOrder, RunResumption};
 use tokio::task::JoinHandle;
 
 /// Longest time to wait for a cancel to be written: after it the request is dropped without the
@@ -57,31 +59,27 @@ pub struct DriveOutcome {
     pub resumption: Option<ThreadResumption>,
 }
 
-/// Performs a thread that can be started in this process, and returns its final answer.
-pub async fn run(
+/// Performs a run in this process, and returns its final answer.
+pub async fn perform(
     opened: &CommandProject,
-    thread: &str,
-    input: Option<String>,
+    order: RunOrder,
     screen: &mut OutputScreen,
-) -> Result<RunAnswer, CommandFault> {
-    let mut interrupts = InterruptStream::listen();
-    let watch = RunWatch::new(&mut interrupts, FirstPress::Cancels, RunStream::new());
-    let driven = watch.drive(opened, thread, input, screen).await?;
-    Ok(driven.answer)
-}
-
-/// Goes on with a thread in this process, in place or in a successor; `status` is that of its tip
-/// before.
-pub async fn resume(
-    opened: &CommandProject,
-    thread: &str,
-    (input, status): (Option<String>, String),
-    screen: &mut OutputScreen,
-) -> Result<DriveOutcome, CommandFault> {
+) -> Result<PerformedRun, CommandFault> {
     let mut interrupts = InterruptStream::listen();
     let mut watch = RunWatch::new(&mut interrupts, FirstPress::Cancels, RunStream::new());
-    watch.resumes = Some(status);
-    watch.drive(opened, thread, input, screen).await
+    watch.resumes = order.resumes;
+    let driven = watch
+        .drive(opened, &order.thread, order.input, screen)
+        .await?;
+    let resumption = driven.resumption.map(|resumed| RunResumption {
+        old_thread_id: resumed.old_thread_id,
+        new_thread_id: resumed.new_thread_id,
+        reconstructed_turns: resumed.reconstructed_turns,
+    });
+    Ok(PerformedRun {
+        answer: driven.answer,
+        resumption,
+    })
 }
 
 /// One run and the events that this process watches meanwhile.
@@ -188,8 +186,7 @@ impl<'a> RunWatch<'a> {
             tokio::select! {
                 biased;
                 interrupt = self.interrupts.next() => {
-                    let tenant = opened.tenant();
-                    if !self.handle_interrupt(interrupt, tenant, &stopper, screen) {
+                    if !self.handle_interrupt(interrupt, opened, &stopper, screen) {
                         break None;
                     }
                 }
@@ -208,7 +205,7 @@ impl<'a> RunWatch<'a> {
     fn handle_interrupt(
         &mut self,
         interrupt: ProcessInterrupt,
-        tenant: &Tenant,
+        opened: &CommandProject,
         stopper: &Arc<StopSender>,
         screen: &mut OutputScreen,
     ) -> bool {
@@ -223,7 +220,7 @@ impl<'a> RunWatch<'a> {
             // A cancel is the decision of a user; a request to end the process is not.
             (1, FirstPress::Cancels) if interrupt == ProcessInterrupt::Press => {
                 screen.note("cancelling; press Ctrl-C again to stop at once");
-                self.spawn_cancel(tenant, stopper);
+                self.spawn_cancel(opened, stopper);
                 true
             }
             (1, _) => {
@@ -245,11 +242,12 @@ impl<'a> RunWatch<'a> {
 
     /// Signals the cancel before stopping: the steps that the run then submits end as cancelled,
     /// not as stopped.
-    fn spawn_cancel(&mut self, tenant: &Tenant, stopper: &Arc<StopSender>) {
-        let (tenant, thread) = (tenant.clone(), self.current.clone());
+    fn spawn_cancel(&mut self, opened: &CommandProject, stopper: &Arc<StopSender>) {
+        let (tenant, thread) = (opened.tenant().clone(), self.current.clone());
+        let id = fresh_id(opened);
         let stopper = Arc::clone(stopper);
         self.cancel = Some(tokio::spawn(async move {
-            let signalled = signal_cancel(&tenant, thread);
+            let signalled = signal_cancel(&tenant, thread, &id);
             let _ = tokio::time::timeout(SIGNAL_TIME_MAX, signalled).await;
             stopper.raise(StopLevel::Cancel);
         }));
@@ -302,7 +300,7 @@ impl<'a> RunWatch<'a> {
                 context: tokens,
                 window,
             } => {
-                let costs = view::cost(&self.left_costs.plus(costs));
+                let costs = shown_cost(&self.left_costs.plus(costs));
                 stream.show_turn(screen, &costs, ContextFill { tokens, window });
             }
             RunEvent::Retry { millis, message } => stream.show_retry(screen, millis, &message),
@@ -374,32 +372,31 @@ impl<'a> RunWatch<'a> {
             (Err(error), _) => return Err(fault::from_drive(opened, thread, error)),
             (Ok(_), Err(error)) => return Err(fault::from_thread_call(opened, thread, &error)),
         };
-        let charged = load_charges(opened.tenant(), &thread.id, &self.performed).await;
-        for row in &charged {
-            screen.note(&row.describe(&thread.id));
-        }
         let (presses, terminated) = (self.presses, self.terminated);
-        let tree = tree_totals::load_view(opened, &thread.id).await;
-        let tree = tree.map_err(|error| {
-            screen.warn(&format!("the threads below it cannot be read: {error}"));
-        });
-        let payer = tree_totals::find_payer(opened.tenant(), &thread).await;
-        let shape = AnswerParts {
+        let parts = RunParts {
             text: self.stream.into_reply(),
             stopped: presses > 1,
-            tree: tree.ok(),
-            payer: payer.unwrap_or_else(|_| thread.id.clone()),
-            charged,
+            performed: self.performed,
             handed_off: self.handed_off,
-            left_costs: self.left_costs,
+            left_cost: shown_cost(&self.left_costs),
             left_alone: self.left_alone,
         };
         Ok(DriveOutcome {
-            answer: shape.into_answer(opened, &thread),
+            answer: build_answer(opened, &thread.convert(), parts, screen).await,
             presses,
             terminated,
             resumption: self.resumption,
         })
+    }
+}
+
+/// Converts costs that were reported.
+fn shown_cost(costs: &ThreadCosts) -> ThreadCost {
+    ThreadCost {
+        turns: costs.turns,
+        input_tokens: costs.input_tokens,
+        output_tokens: costs.output_tokens,
+        spend: costs.spend_nanos,
     }
 }
 
@@ -453,13 +450,9 @@ fn abandoned_fault(thread: &str) -> CommandFault {
 }
 
 /// Signals a cancel to the run of a thread, whichever thread it goes on in.
-async fn signal_cancel(tenant: &Tenant, mut thread: String) {
-    let id = super::signal::fresh_id();
+async fn signal_cancel(tenant: &Tenant, mut thread: String, id: &str) {
     for _ in 0..SIGNAL_TRIES {
-        match tenant
-            .signal_tip(&mut thread, &id, SignalKind::Cancel)
-            .await
-        {
+        match tenant.signal_tip(&mut thread, id, SignalKind::Cancel).await {
             Err(error) if error.retry_unchanged() => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -485,52 +478,5 @@ async fn flush_documents(
     };
     for (thread, error) in &flushed.failed {
         warn_unwritten(thread, error, screen);
-    }
-}
-
-/// The parts of an answer that the record of its thread does not hold.
-struct AnswerParts {
-    text: String,
-    stopped: bool,
-    /// None if the tree could not be read.
-    tree: Option<TreeTotalsView>,
-    payer: String,
-    charged: Vec<ChargedRow>,
-    handed_off: Vec<String>,
-    left_costs: ThreadCosts,
-    left_alone: Vec<LeftAloneRow>,
-}
-
-impl AnswerParts {
-    fn into_answer(self, opened: &CommandProject, thread: &wit::Thread) -> RunAnswer {
-        let costs = self.left_costs.plus(ThreadCosts::from_thread(thread));
-        let tree_spend = self.tree.as_ref().map(|tree| tree.spend);
-        let tree = self.tree.unwrap_or_default();
-        RunAnswer {
-            thread_id: thread.id.clone(),
-            chain_id: thread.chain.clone(),
-            handed_off: self.handed_off,
-            status: thread.status.clone(),
-            outcome: thread.outcome.clone(),
-            text: self.text,
-            result: thread.result.as_deref().map(view::parse_json),
-            cause: thread.cause.as_ref().map(view::cause),
-            waits_for: view::thread_needs(thread),
-            bound: fault::cap_source(opened, thread),
-            payer: self.payer,
-            wait: thread.cause.as_ref().and_then(|cause| cause.retry),
-            cost: view::cost(&costs),
-            tree_spend,
-            tree_threads: tree.threads,
-            tree_unreadable: tree.unreadable,
-            suspended: tree.suspended,
-            suspended_left_out: tree.suspended_left_out,
-            charged: self.charged,
-            left_alone: self.left_alone,
-            exit: match self.stopped {
-                true => CommandExit::Stopped,
-                false => CommandExit::from_status(&thread.status),
-            },
-        }
     }
 }

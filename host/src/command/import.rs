@@ -1,9 +1,9 @@
 //! `import`: makes a thread from a `state.json`.
 
-use super::external_loop::deadline_after;
+use super::convert::ConvertRecord;
+use super::fault;
 use super::imported_parts::{BegunImport, ImportedParts};
 use super::session::{CommandProject, CommandSession};
-use super::{fault, run, view};
 use std::path::Path;
 use std::time::Duration;
 use threadkeep::authority::{self, HolderLock};
@@ -15,9 +15,11 @@ use threadkeep::documents::{BLOBS_DIR, blob_file_name};
 use threadkeep::library::TenantLibrary;
 use threadkeep::library::files::is_document_name;
 use threadkeep::wit::history::{ChangeSet, Expected};
-use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::ImportAnswer;
 use threadkeep_cli::args;
+use threadkeep_cli::command::external_loop::deadline_after;
+use threadkeep_cli::command::{fresh_id, run, view};
+use threadkeep_cli::contract::ThreadDraft;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::money;
 use threadkeep_cli::screen::OutputScreen;
@@ -77,7 +79,7 @@ pub async fn import(
         messages: file.message_count() as u64,
         images: images.0.len() as u64,
         images_left_out: (file.images().len() - images.0.len()) as u64,
-        thread: view::thread(&made),
+        thread: view::thread(&made.convert()),
         exit: CommandExit::Done,
     }))
 }
@@ -167,7 +169,7 @@ fn new_draft(
     file: &StateFile,
     directive: Option<String>,
     asked: args::ImportArgs,
-) -> Result<Draft, CommandFault> {
+) -> Result<ThreadDraft, CommandFault> {
     let mut new = asked.thread;
     let caps = &mut new.caps;
     let count = |name| file.cap(name).and_then(|cap| u32::try_from(cap).ok());
@@ -189,7 +191,7 @@ fn new_draft(
     };
     let inputs = directive.as_ref().and_then(|_| file.inputs());
     let inputs = inputs.unwrap_or_default();
-    Ok(Draft {
+    Ok(ThreadDraft {
         approvals: file.approvals(),
         incomplete: true,
         ..run::new_draft(directive, inputs, capabilities, new)
@@ -213,9 +215,9 @@ async fn append_history(
     let lock = lock.map_err(|error| fault::from_authority(&error))?;
     let holder = match &lock {
         Some(lock) => lock.holder_name(1),
-        None => format!("{}/1", super::signal::fresh_id()),
+        None => format!("{}/1", fresh_id(opened)),
     };
-    let deadline = deadline_after(tenant, LEASE_TIME);
+    let deadline = deadline_after(opened, LEASE_TIME).convert();
     let held = tenant.open_thread(thread, &holder, deadline).await;
     let held = held.map_err(failed)?;
     // The snapshot stands in the first part.

@@ -5,11 +5,13 @@
 //! bounds are those of the rehearsal, and its events are the first of the same, to the end of a
 //! part.
 
+use super::convert::ConvertRecord;
+use super::fault;
 use super::session::CommandProject;
-use super::{fault, run};
 use serde_json::Value;
 use threadkeep::wit;
 use threadkeep::wit::transcript::Event;
+use threadkeep_cli::command::run;
 use threadkeep_cli::exit::CommandFault;
 use threadkeep_cli::screen::OutputScreen;
 
@@ -80,7 +82,7 @@ impl ImportedParts<'_> {
         if let Some(field) = find_difference(&expected, &thread) {
             return Err(another_thread(&thread, &format!("its {field} is another")));
         }
-        let (thread, _) = run::recover_from_dead_holder(opened, thread, screen).await?;
+        run::recover_from_dead_holder(opened, thread.clone().convert(), screen).await?;
         let wanted = read_events(self.rehearsal, self.tried).await?;
         let found = read_events(opened, &thread.id).await?;
         let same = wanted

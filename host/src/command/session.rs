@@ -21,6 +21,7 @@ use threadkeep::project::{
 use threadkeep::storage::{StorageBackend, StorageError};
 use threadkeep::tenant::Tenant;
 use threadkeep_cli::args::{CommonArgs, ProviderOverride, StoreKind};
+use threadkeep_cli::command;
 use threadkeep_cli::exit::CommandFault;
 use threadkeep_cli::screen::OutputScreen;
 
@@ -366,11 +367,6 @@ impl CommandProject {
         self.project.tenant()
     }
 
-    /// Returns true if the project has never kept a thread.
-    pub fn is_empty(&self) -> bool {
-        self.project.threads().is_none()
-    }
-
     /// Returns true if threads made here are lost when the command ends.
     pub fn is_memory_only(&self) -> bool {
         self.is_memory_only
@@ -378,11 +374,7 @@ impl CommandProject {
 
     /// Tells the user that the project is empty: this may be the wrong directory.
     pub fn note_if_empty(&self, screen: &mut OutputScreen) {
-        if self.is_memory_only {
-            screen.note(fault::MEMORY_STORE_HINT);
-        } else if self.is_empty() {
-            screen.note("there is no store yet: the first `threadkeep run` makes it");
-        }
+        command::note_if_empty(self, screen);
     }
 
     /// Brings the documents that dead processes left behind up to date, at most once.

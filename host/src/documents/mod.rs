@@ -31,7 +31,7 @@ use crate::tenant::{PAGE_THREADS_MAX, Tenant};
 use crate::thread_files::{
     DocumentDirectory, MissingDirectory, ThreadFileError, check_thread_file, write_thread_file,
 };
-use crate::thread_path::ThreadPath;
+use crate::thread_path::path_of;
 use crate::wit::{self, Instant, registry, transcript::Piece};
 use cap_std::fs::Dir;
 use checkpoints::CheckpointSettings;
@@ -272,7 +272,7 @@ impl ThreadDocuments {
                 is_checkpoint_overdue: false,
             });
         };
-        let path = ThreadPath::of(&thread);
+        let path = path_of(&thread);
         let record = self.render_thread(&place).await?;
         let tenant = &self.inner.tenant;
         let jsonl = Transcript::new_jsonl(tenant, &place, &path).await?;
@@ -299,7 +299,7 @@ impl ThreadDocuments {
         let _turn = self.acquire_permit(thread).await;
         let opened = self.open_directory(thread, MissingDirectory::Make).await?;
         let (place, thread) = opened.ok_or(DocumentError::Abandoned)?;
-        let path = ThreadPath::of(&thread);
+        let path = path_of(&thread);
         let record = self.render_thread(&place).await?;
         let (version, mut rebuilt) = (record.version, Vec::new());
         let there = Arc::clone(&place);

@@ -9,7 +9,7 @@ pub use crate::file_tools::{ARGUMENTS_BYTES_MAX, CALL_TIME_MAX};
 pub use pool::{CALLS_MAX, FilePool};
 
 use super::{ToolEntry, ToolResult, ToolSet, bound_result};
-use crate::file_tools::{FILE_TOOLS, FileAnswer, GrantedFiles, StopFlag, find_file_tool};
+use crate::file_tools::{FileAnswer, GrantedFiles, StopFlag, file_tool_entries, find_file_tool};
 use crate::models::BoxFuture;
 use cap_std::fs::Dir;
 use std::fmt;
@@ -55,12 +55,7 @@ impl fmt::Debug for FilesTools {
 
 impl ToolSet for FilesTools {
     fn catalog(&self) -> Vec<ToolEntry> {
-        let tools = FILE_TOOLS.iter();
-        tools
-            .map(|tool| {
-                ToolEntry::new(tool.name, tool.description, tool.schema, CALL_TIME_MAX).idempotent()
-            })
-            .collect()
+        file_tool_entries()
     }
 
     fn call<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {

@@ -11,7 +11,7 @@ mod joined;
 pub use crate::file_tools::RESULT_BYTES_MAX;
 pub use joined::JoinedTools;
 
-use crate::file_tools::CONTENT_BYTES_MAX;
+pub(crate) use crate::file_tools::bound_result;
 use crate::models::BoxFuture;
 pub use threadkeep_adapters::ToolEntry;
 
@@ -114,16 +114,6 @@ impl ToolResult {
         self.operations = operations.into();
         self
     }
-}
-
-/// Bounds a result to [`RESULT_BYTES_MAX`], cut between characters, with a note. The tools of this
-/// crate stay within the bound themselves; this covers oversights, and tools of other crates.
-pub(crate) fn bound_result(mut content: String) -> String {
-    if content.len() > RESULT_BYTES_MAX {
-        content.truncate(content.floor_char_boundary(CONTENT_BYTES_MAX));
-        content.push_str("\n[the result was cut here; ask for less]");
-    }
-    content
 }
 
 /// Bounds the changes of a state that a result has to [`EDITS_BYTES_MAX`]: larger ones are left

@@ -26,6 +26,17 @@ pub struct ThreadCost {
 }
 
 impl ThreadCost {
+    /// Adds the cost of another thread.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            turns: self.turns.saturating_add(other.turns),
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            spend: self.spend.saturating_add(other.spend),
+        }
+    }
+
     /// Formats it on one line for a user.
     pub(super) fn describe(&self) -> String {
         format!(

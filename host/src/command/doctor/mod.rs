@@ -14,8 +14,9 @@ mod probe;
 mod store;
 mod transfer;
 
+use super::convert::ConvertRecord;
+use super::fault;
 use super::session::CommandSession;
-use super::{fault, view};
 use std::sync::Arc;
 use threadkeep::authority::ProjectDir;
 use threadkeep::component::TenantContext;
@@ -29,6 +30,7 @@ use threadkeep_cli::answer::{
     DoctorAnswer, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
 };
 use threadkeep_cli::args;
+use threadkeep_cli::command::view;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
 use threadkeep_units::builtin_tools::BUILTIN_TOOL_NAMES;
@@ -231,7 +233,7 @@ async fn check_limits(
     let origin = "preset local, built in";
     match tried.create(minimal_draft(None, String::new())).await {
         Ok(thread) => {
-            let caps = view::limits(&thread.limits);
+            let caps = view::limits(&thread.limits.convert());
             section.add_with_origin("caps of a thread", caps.describe(), policy);
             model = Some(thread.model);
         }

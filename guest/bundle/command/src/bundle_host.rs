@@ -1,0 +1,152 @@
+//! The host of commands: the directory that is granted as `/`, and what the process was given.
+
+use crate::granted_project::GrantedProject;
+use std::fs;
+use std::io::{BufRead, ErrorKind, stdin};
+use std::path::Path;
+use threadkeep_cli::args::{CommonArgs, StoreKind};
+use threadkeep_cli::exit::CommandFault;
+use threadkeep_cli::screen::OutputScreen;
+use threadkeep_cli::threads::CommandHost;
+
+/// The directory of the project.
+const ROOT: &str = "/";
+
+/// The command line that grants the directory and runs a command in it.
+const GRANT_HINT: &str = "wasmtime run --dir DIR::/ threadkeep.wasm COMMAND";
+
+/// The host of one command.
+pub struct BundleHost;
+
+impl BundleHost {
+    /// Makes the host. Refuses options that need a native host, and a process without a directory.
+    ///
+    /// # Errors
+    /// A fault that names the option, or shows how to grant a directory.
+    pub fn new(common: CommonArgs) -> Result<Self, CommandFault> {
+        for (given, option, instead) in [
+            (common.project.is_some(), "--project", GRANT_HINT),
+            (
+                matches!(common.store, Some(StoreKind::Sqlite | StoreKind::Memory)),
+                "--store",
+                "leave it out: the bundle keeps threads in plain files, .ai/threads/store.d",
+            ),
+            (
+                common.policy.is_some(),
+                "--policy",
+                "leave it out: the bundle has the caps of the preset local; the native program \
+                 takes a policy",
+            ),
+            (
+                common.provider.is_some(),
+                "--provider",
+                "wasmtime run --env THREADKEEP_PROVIDER=scripted:FILE --dir DIR::/ \
+                 threadkeep.wasm COMMAND",
+            ),
+        ] {
+            if given {
+                let message = format!("this build of threadkeep does not take {option}");
+                return Err(CommandFault::usage(message).with_hint(instead));
+            }
+        }
+        match fs::metadata(ROOT) {
+            Ok(_) => Ok(Self),
+            Err(_) => Err(
+                CommandFault::new("no-directory", "no directory is granted as /")
+                    .with_hint(GRANT_HINT),
+            ),
+        }
+    }
+
+    /// Opens the project. Refuses a directory without `.ai`.
+    fn open_project(&self, creates: bool) -> Result<GrantedProject, CommandFault> {
+        let ai = Path::new(ROOT).join(".ai");
+        match fs::symlink_metadata(&ai) {
+            Ok(found) if found.is_dir() => Ok(GrantedProject::new(&ai.join("threads"), creates)),
+            Ok(_) => Err(CommandFault::new("no-project", "/.ai is no directory")
+                .with_hint("put the directory itself there")),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let message = "the granted directory is no project: it has no directory .ai";
+                Err(CommandFault::new("no-project", message).with_hint(
+                    "write .ai/directives/NAME.md there, or grant another directory: wasmtime run \
+                     --dir DIR::/ threadkeep.wasm COMMAND; the command demo makes one",
+                ))
+            }
+            Err(error) => Err(CommandFault::new("io", format!("/.ai: {error}"))),
+        }
+    }
+}
+
+impl CommandHost for BundleHost {
+    type OpenProject = GrantedProject;
+    type DemoDirectory = ();
+
+    fn open(&self) -> Result<GrantedProject, CommandFault> {
+        self.open_project(false)
+    }
+
+    fn open_to_read(&self, _: &mut OutputScreen) -> Result<GrantedProject, CommandFault> {
+        self.open_project(false)
+    }
+
+    fn open_or_create(&self) -> Result<GrantedProject, CommandFault> {
+        self.open_project(true)
+    }
+
+    /// The component is composed with one store, so nothing can be tried elsewhere.
+    fn open_rehearsal(&self) -> Result<Option<GrantedProject>, CommandFault> {
+        Ok(None)
+    }
+
+    fn read_image(&self, _: &Path) -> Result<Vec<u8>, CommandFault> {
+        let message = "this build of threadkeep stores no images";
+        Err(CommandFault::usage(message).with_hint("the native program takes --image"))
+    }
+
+    /// Writes the files into the granted directory; those of an earlier demo are left.
+    fn create_demo(&self, files: &[(&str, &str)]) -> Result<(), CommandFault> {
+        let root = Path::new(ROOT);
+        for (path, text) in files {
+            let found = fs::read(root.join(path));
+            if found.is_ok_and(|bytes| bytes != text.as_bytes()) {
+                let message = format!("{path} is there already, and is not the demo's");
+                return Err(CommandFault::usage(message).with_hint(
+                    "grant an empty directory: wasmtime run --dir SCRATCH::/ threadkeep.wasm demo",
+                ));
+            }
+        }
+        for (path, text) in files {
+            write_file(&root.join(path), text).map_err(|error| {
+                CommandFault::new("io", format!("{path} cannot be written: {error}"))
+                    .with_hint("grant a directory that can be written")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn describe_demo(&self, (): &()) -> String {
+        "the directory that was granted, and stays there: the command list shows its threads."
+            .to_owned()
+    }
+
+    fn open_demo(&self, (): &()) -> Result<GrantedProject, CommandFault> {
+        self.open_or_create()
+    }
+
+    fn remove_demo(&self, (): (), _: &mut OutputScreen) {}
+
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn input(&self) -> Box<dyn BufRead> {
+        Box::new(stdin().lock())
+    }
+}
+
+fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::write(path, text)
+}

@@ -1,0 +1,154 @@
+//! The imports of the component, as exports of this one: translation only.
+
+use crate::{convert, file_tools, model, project};
+use threadkeep_adapters::library::{LibraryError, NAMES_MAX, TenantLibrary as _};
+use threadkeep_adapters::models::FailureKind;
+use threadkeep_storage::{BoundedRecords, StorageBackend as _};
+
+mod bindings {
+    #![allow(
+        missing_docs,
+        clippy::all,
+        unsafe_code,
+        reason = "generated from wit/, where the documentation is"
+    )]
+    wit_bindgen::generate!({
+        path: "../../../wit",
+        inline: "
+            package threadkeep:bundle;
+
+            world providers {
+                export threadkeep:threads/types@0.1.0;
+                export threadkeep:threads/storage@0.1.0;
+                export threadkeep:threads/clock@0.1.0;
+                export threadkeep:threads/random@0.1.0;
+                export threadkeep:threads/library@0.1.0;
+                export threadkeep:threads/llm@0.1.0;
+                export threadkeep:threads/tools@0.1.0;
+            }
+        ",
+        world: "threadkeep:bundle/providers",
+    });
+    export!(Providers);
+    use super::Providers;
+}
+
+pub use bindings::exports::threadkeep::threads::{
+    clock, library, llm, random, storage, tools, types,
+};
+
+/// Most random bytes of one call: ids need eight.
+const RANDOM_BYTES_MAX: u32 = 64;
+
+/// The providers; what they hold between calls is in [`project`].
+struct Providers;
+
+impl storage::Guest for Providers {
+    fn get(keys: Vec<storage::Key>) -> Result<Vec<storage::Item>, storage::StorageError> {
+        let keys: Vec<_> = keys.into_iter().map(convert::key).collect();
+        let found = project::store()
+            .and_then(|store| store.get(&keys))
+            .and_then(BoundedRecords::check_all_fit);
+        let items = found.map_err(convert::storage_error)?;
+        Ok(items.into_iter().map(convert::item).collect())
+    }
+
+    fn scan(
+        collection: String,
+        start: String,
+        end: String,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<storage::Page, storage::StorageError> {
+        project::store()
+            .and_then(|store| store.scan(&collection, &start, &end, limit, reverse))
+            .map(convert::page)
+            .map_err(convert::storage_error)
+    }
+
+    fn read_log(
+        log: String,
+        partition: String,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<storage::Line>, storage::StorageError> {
+        let lines = project::store()
+            .and_then(|store| store.read_log(&log, &partition, start, limit, reverse))
+            .map_err(convert::storage_error)?;
+        Ok(lines.into_iter().map(convert::line).collect())
+    }
+
+    fn commit(
+        ops: Vec<storage::Op>,
+        how: storage::CommitFlags,
+    ) -> Result<bool, storage::StorageError> {
+        let ops: Vec<_> = ops.into_iter().map(convert::op).collect();
+        let closing = how.contains(storage::CommitFlags::CLOSING);
+        project::store()
+            .and_then(|store| store.commit(&ops, closing))
+            .map(convert::is_committed)
+            .map_err(convert::storage_error)
+    }
+}
+
+impl clock::Guest for Providers {
+    fn now() -> types::Instant {
+        convert::instant(std::time::SystemTime::now())
+    }
+}
+
+impl random::Guest for Providers {
+    /// Answers fewer bytes than asked for where there are none, which the component refuses.
+    fn bytes(count: u32) -> String {
+        let mut bytes = vec![0; count.min(RANDOM_BYTES_MAX) as usize];
+        match getrandom::fill(&mut bytes) {
+            Ok(()) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Err(_) => String::new(),
+        }
+    }
+}
+
+impl library::Guest for Providers {
+    fn get(kind: String, names: Vec<String>) -> Result<Vec<Option<String>>, library::LibraryError> {
+        if names.len() > NAMES_MAX {
+            let message = format!(
+                "{} names were asked for at once, the most is {NAMES_MAX}",
+                names.len()
+            );
+            let code = "too-many-names";
+            return Err(convert::library_error(LibraryError::Other {
+                code,
+                message,
+            }));
+        }
+        let documents = project::library().documents(&kind, &names);
+        documents.map_err(convert::library_error)
+    }
+
+    fn names(kind: String) -> Result<Vec<String>, library::LibraryError> {
+        let names = project::library().names(&kind);
+        names.map_err(convert::library_error)
+    }
+}
+
+impl llm::Guest for Providers {
+    fn complete(request: llm::Request) -> Result<llm::Completion, llm::LlmError> {
+        match model::complete(request) {
+            Ok(completion) => Ok(convert::completion(&completion.without_empty_texts())),
+            Err(failure) => {
+                // The answer of `run` says that the run is suspended, and not why.
+                if failure.kind == FailureKind::Permanent && !failure.sent {
+                    eprintln!("threadkeep: {}", failure.message);
+                }
+                Err(convert::failure(&failure))
+            }
+        }
+    }
+}
+
+impl tools::Guest for Providers {
+    fn call(calls: Vec<types::ToolCall>) -> Vec<types::ToolOutcome> {
+        calls.into_iter().map(file_tools::call).collect()
+    }
+}

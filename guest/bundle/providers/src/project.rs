@@ -1,0 +1,139 @@
+//! The project that the host has granted as `/`: its store and its library, opened at first use.
+
+use crate::project_files::{ProjectFiles, ROOT};
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use threadkeep_adapters::environment::EnvironmentSnapshot;
+use threadkeep_adapters::file_tools::file_tool_entries;
+use threadkeep_adapters::library::LibraryFiles;
+use threadkeep_adapters::library::files::FilesLibrary;
+use threadkeep_adapters::policy::{Policy, PolicyPreset};
+use threadkeep_storage::StorageError;
+use threadkeep_storage::directory::PreopenedDirectory;
+use threadkeep_storage::files::{FilesOptions, FilesStore};
+
+/// Directories from the project's root to its store. None of them may be a link.
+const STORE_PATH: [&str; 3] = [".ai", "threads", "store.d"];
+
+/// The file of a store that only a native host can read, in `.ai/threads`.
+const SQLITE_STORE: &str = "registry.db";
+
+/// The file that a native host keeps in `.ai/threads` while it copies a store.
+const STORE_CHOICE: &str = "current-store";
+
+/// The variable that names a script in place of the providers of `models.yaml`.
+pub const PROVIDER_VARIABLE: &str = "THREADKEEP_PROVIDER";
+
+/// What is wrong where no directory was granted, and the command that grants one.
+pub const NO_DIRECTORY: &str = "no directory is granted to the bundle: grant the project's as /, as \
+                                in `wasmtime run --dir .::/ ... threadkeep.wasm`";
+
+/// Returns the store of the project, made if the project has none. A failure is not remembered.
+pub fn store() -> Result<&'static FilesStore, StorageError> {
+    static STORE: OnceLock<FilesStore> = OnceLock::new();
+    if let Some(store) = STORE.get() {
+        return Ok(store);
+    }
+    let opened = open_store()?;
+    Ok(STORE.get_or_init(|| opened))
+}
+
+/// Returns the library of the project; one without `.ai` has the built-in models alone.
+pub fn library() -> &'static FilesLibrary {
+    static LIBRARY: OnceLock<FilesLibrary> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let files: Option<Box<dyn LibraryFiles>> = match ProjectFiles::root() {
+            Some(root) => root.open_directory(".ai", ".ai").unwrap_or_default(),
+            None => None,
+        };
+        let policy = Policy::preset(PolicyPreset::Local);
+        FilesLibrary::new(
+            files,
+            policy,
+            file_tool_entries(),
+            environment().for_providers(),
+        )
+    })
+}
+
+/// The variables that the host passes.
+pub fn environment() -> EnvironmentSnapshot {
+    EnvironmentSnapshot::from_pairs(
+        std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        }),
+    )
+}
+
+fn open_store() -> Result<FilesStore, StorageError> {
+    if ProjectFiles::root().is_none() {
+        return Err(refuse("no-directory", NO_DIRECTORY));
+    }
+    let mut path = PathBuf::from(ROOT);
+    for name in STORE_PATH {
+        if name == STORE_PATH[2] {
+            check_one_store(&path)?;
+        }
+        path.push(name);
+        open_or_create(&path)?;
+    }
+    let mut writer = [0; 12];
+    getrandom::fill(&mut writer)
+        .map_err(|_| refuse("no-random", "the host gives no random bytes"))?;
+    let options = FilesOptions {
+        writer: writer.iter().map(|byte| format!("{byte:02x}")).collect(),
+        durable: true,
+        quota: None,
+    };
+    FilesStore::open(Box::new(PreopenedDirectory::new(path)), options)
+}
+
+/// Refuses a project whose threads are in SQLite, or whose store is being copied: a native host
+/// would not see what is written to the store of files.
+fn check_one_store(threads: &std::path::Path) -> Result<(), StorageError> {
+    let exists = |name: &str| std::fs::symlink_metadata(threads.join(name)).is_ok();
+    if exists(STORE_CHOICE) {
+        let problem = "the store of this project is being copied, or a copy was broken off: try \
+                       again, or run `threadkeep list` there, which says what to do";
+        return Err(refuse("being-copied", problem));
+    }
+    if exists(SQLITE_STORE) {
+        let problem = "this project keeps its threads in SQLite, which only a native host can \
+                       read: move them with `threadkeep copy --to files`";
+        return Err(refuse("sqlite-store", problem));
+    }
+    Ok(())
+}
+
+/// Makes a directory, or checks that what is there is one.
+fn open_or_create(path: &std::path::Path) -> Result<(), StorageError> {
+    let place = path.display();
+    let failed = |error: &io::Error| match error.kind() {
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+            refuse("read-only", &format!("{place} cannot be written ({error})"))
+        }
+        _ => StorageError::Unavailable {
+            message: format!("{place}: {error}"),
+        },
+    };
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(&error)),
+        Ok(()) | Err(_) => {}
+    }
+    let found = std::fs::symlink_metadata(path).map_err(|error| failed(&error))?;
+    match found.is_dir() {
+        true => Ok(()),
+        false => Err(refuse(
+            "not-a-directory",
+            &format!("{place} is a link or a file: put the directory itself there"),
+        )),
+    }
+}
+
+fn refuse(code: &'static str, message: &str) -> StorageError {
+    StorageError::Other {
+        code,
+        message: message.to_owned(),
+    }
+}

@@ -1,0 +1,290 @@
+//! The traits of commands, over a tenant and the project around it.
+//!
+//! `Self::open(self)` and its like are the methods of the type itself, which come before those of a
+//! trait.
+
+use super::convert::{ConvertRecord, to_contract};
+use super::session::{CommandProject, CommandSession};
+use super::temporary::TemporaryDirectory;
+use super::{drive, fault};
+use std::io::{BufRead, stdin};
+use std::path::Path;
+use threadkeep::authority::{self, HolderState, ProjectDir};
+use threadkeep::blobs::{IMAGE_BYTES_MAX, image_type};
+use threadkeep::models;
+use threadkeep_cli::contract::{
+    AccountRecord, CallBill, ChangeSet, ChargePage, CommittedChange, CostEstimate, EntryPage,
+    ExpectedVersion, HeldMoney, ListPage, OpenedThread, RunLease, SignalContent, Thread,
+    ThreadDraft, ThreadFilter, ThreadSnapshot, TranscriptPiece, TreePage, UnixTime,
+    UnreadableThread,
+};
+use threadkeep_cli::exit::CommandFault;
+use threadkeep_cli::screen::OutputScreen;
+use threadkeep_cli::threads::{
+    CallResult, CommandHost, HolderLife, PerformedRun, ProjectThreads, RecoveredRuns, RunOrder,
+    ThreadRuns,
+};
+
+impl CommandHost for CommandSession {
+    type OpenProject = CommandProject;
+    type DemoDirectory = TemporaryDirectory;
+
+    fn open(&self) -> Result<CommandProject, CommandFault> {
+        Self::open(self)
+    }
+
+    fn open_to_read(&self, screen: &mut OutputScreen) -> Result<CommandProject, CommandFault> {
+        Self::open_to_read(self, screen)
+    }
+
+    fn open_or_create(&self) -> Result<CommandProject, CommandFault> {
+        Self::open_or_create(self)
+    }
+
+    fn open_rehearsal(&self) -> Result<Option<CommandProject>, CommandFault> {
+        Self::open_rehearsal(self).map(Some)
+    }
+
+    fn read_image(&self, path: &Path) -> Result<Vec<u8>, CommandFault> {
+        let wrong = |problem: &str| {
+            let message = format!("the image {}: {problem}", path.display());
+            CommandFault::usage(message)
+                .with_hint("--image takes a png, jpeg, gif or webp file of at most 3.75 MB")
+        };
+        let bytes = authority::read_ambient(path, IMAGE_BYTES_MAX as u64);
+        let bytes = bytes.map_err(|error| wrong(&fault::from_authority(&error).message))?;
+        match image_type(&bytes) {
+            Some(_) => Ok(bytes),
+            None => Err(wrong("it is no png, jpeg, gif or webp image")),
+        }
+    }
+
+    fn create_demo(&self, files: &[(&str, &str)]) -> Result<TemporaryDirectory, CommandFault> {
+        let common = self.common();
+        for (given, option) in [
+            (common.project.is_some(), "--project"),
+            (common.store.is_some(), "--store"),
+            (common.provider.is_some(), "--provider"),
+        ] {
+            if given {
+                let message = format!(
+                    "demo brings its own project, store and answers: {option} cannot be given"
+                );
+                return Err(CommandFault::usage(message).with_hint("threadkeep demo"));
+            }
+        }
+        let temporary = TemporaryDirectory::create(self, "demo")?;
+        for (path, text) in files {
+            temporary.write(path, text)?;
+        }
+        Ok(temporary)
+    }
+
+    fn describe_demo(&self, demo: &TemporaryDirectory) -> String {
+        format!("{} and is removed at the end.", demo.path().display())
+    }
+
+    fn open_demo(&self, demo: &TemporaryDirectory) -> Result<CommandProject, CommandFault> {
+        self.open_directory(&ProjectDir::from_dir(demo.clone_dir()?))
+    }
+
+    fn remove_demo(&self, demo: TemporaryDirectory, screen: &mut OutputScreen) {
+        demo.remove(screen);
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        self.environment().get(name).map(str::to_owned)
+    }
+
+    fn input(&self) -> Box<dyn BufRead> {
+        Box::new(stdin().lock())
+    }
+}
+
+/// Defines the methods that are calls of a tenant: each argument is converted to the bindings, and
+/// the answer from them.
+macro_rules! forward_calls {
+    ($(fn $name:ident($($arg:ident: $type:ty $(= $passed:expr)?),*) -> $answer:ty;)*) => {$(
+        async fn $name(&self, $($arg: $type),*) -> CallResult<$answer> {
+            let called = self.tenant().$name($(forward_calls!(@ $arg $($passed)?)),*).await;
+            match called {
+                Ok(answer) => Ok(answer.convert()),
+                Err(error) => Err(to_contract(&error)),
+            }
+        }
+    )*};
+    (@ $arg:ident) => { $arg };
+    (@ $arg:ident $passed:expr) => { $passed };
+}
+
+impl ProjectThreads for CommandProject {
+    forward_calls! {
+        fn create(draft: ThreadDraft = draft.convert()) -> Thread;
+        fn get(thread: &str) -> Thread;
+        fn list(
+            filter: ThreadFilter = filter.convert(),
+            limit: u32,
+            cursor: Option<String>
+        ) -> ListPage;
+        fn set_title(thread: &str, title: Option<String>) -> Thread;
+        fn load(thread: &str, version: Option<u64>) -> ThreadSnapshot;
+        fn entries(thread: &str, after: u64, limit: u32, cursor: Option<String>) -> EntryPage;
+        fn open_thread(
+            thread: &str,
+            holder: &str,
+            deadline: UnixTime = deadline.convert()
+        ) -> OpenedThread;
+        fn append_change(
+            thread: &str,
+            token: Option<u64>,
+            expected: ExpectedVersion = expected.convert(),
+            change: ChangeSet = change.convert()
+        ) -> CommittedChange;
+        fn close_thread(
+            thread: &str,
+            token: u64,
+            outcome: &str,
+            result: Option<String>
+        ) -> CommittedChange;
+        fn fork_at(thread: &str, version: u64, change: Option<String>) -> Thread;
+        fn account(thread: &str) -> AccountRecord;
+        fn tree(thread: &str, cursor: Option<String>) -> TreePage;
+        fn charges(thread: &str, after: u64, cursor: Option<String>) -> ChargePage;
+        fn hold(
+            thread: &str,
+            token: u64,
+            key: &str,
+            estimate: CostEstimate = estimate.convert(),
+            deadline: UnixTime = deadline.convert()
+        ) -> HeldMoney;
+        fn settle(thread: &str, version: u64, bill: CallBill = bill.convert()) -> u64;
+        fn release(thread: &str, version: u64) -> u64;
+        fn chain(thread: &str, cursor: Option<String>) -> String;
+        fn render(
+            thread: &str,
+            what: &str,
+            at: Option<u64>,
+            after: u64,
+            cursor: Option<String>
+        ) -> TranscriptPiece;
+        fn signal(thread: &str, key: &str, what: SignalContent = what.convert()) -> u64;
+    }
+
+    async fn sweep_all(&self, under: Option<&str>) -> CallResult<Vec<UnreadableThread>> {
+        match self.tenant().sweep_all(under).await {
+            Ok(swept) => Ok(swept.unreadable.convert()),
+            Err(error) => Err(to_contract(&error)),
+        }
+    }
+
+    async fn store_images(
+        &self,
+        thread: &str,
+        images: Vec<Vec<u8>>,
+        text: Option<&str>,
+    ) -> Result<String, CommandFault> {
+        let mut names = Vec::with_capacity(images.len());
+        for bytes in images {
+            let stored = self.tenant().store_image(thread, bytes).await;
+            names.push(stored.map_err(|error| fault::from_blob(self, thread, &error))?);
+        }
+        Ok(models::user_message_with_images(text, &names))
+    }
+
+    fn takes_images(&self, model: &str) -> bool {
+        self.project().takes_images(model)
+    }
+
+    fn library_names(&self, kind: &str) -> Vec<String> {
+        let library = &self.tenant().context().library;
+        library.names(kind).unwrap_or_default()
+    }
+
+    fn policy_cap(&self, cap: &str) -> Option<u64> {
+        self.project().library().policy().cap(cap)
+    }
+
+    /// Only the lock file of a native holder tells.
+    fn holder_life(&self, lease: &RunLease) -> HolderLife {
+        let threads = self.project().threads();
+        let life = threads.map(|threads| authority::holder_state(threads, &lease.holder));
+        match life {
+            Some(Ok(HolderState::Dead)) => HolderLife::Dead,
+            Some(Ok(HolderState::Lives)) => {
+                HolderLife::Lives(authority::lock_file_place(&lease.holder))
+            }
+            Some(Ok(HolderState::Unknown) | Err(_)) | None => HolderLife::Unknown,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.project().threads().is_none()
+    }
+
+    fn is_memory_only(&self) -> bool {
+        Self::is_memory_only(self)
+    }
+
+    fn now(&self) -> UnixTime {
+        let now = self.tenant().context().clock.now();
+        UnixTime {
+            seconds: now.seconds,
+            nanos: now.nanos,
+        }
+    }
+
+    fn random_digits(&self) -> String {
+        let mut bytes = [0_u8; 8];
+        // The component needs random numbers as well; a repeated id with the same content is
+        // harmless.
+        let _ = getrandom::fill(&mut bytes);
+        format!("{:016x}", u64::from_be_bytes(bytes))
+    }
+
+    async fn refresh_documents(&self, thread: &str, screen: &mut OutputScreen) {
+        Self::refresh_documents(self, thread, screen).await;
+    }
+}
+
+impl ThreadRuns for CommandProject {
+    fn check_settings(&self) -> Result<(), CommandFault> {
+        let checked = self.project().check_settings();
+        checked
+            .map(drop)
+            .map_err(|error| fault::from_settings(&error))
+    }
+
+    fn check_room(&self) -> Result<(), CommandFault> {
+        match self.project().guard().admit_run() {
+            Ok(_) => Ok(()),
+            Err(refusal) => Err(fault::from_refusal(&refusal)),
+        }
+    }
+
+    fn check_model(&self, model: &str) -> Result<(), CommandFault> {
+        let checked = self.project().check_model(model);
+        checked.map_err(|failure| fault::from_provider(&failure))
+    }
+
+    async fn recover_runs(&self, dead: &[String]) -> Result<RecoveredRuns, CommandFault> {
+        match self.project().recover_runs(dead).await {
+            Ok(recovered) => Ok(RecoveredRuns {
+                closed: recovered.closed,
+                unreadable: recovered.unreadable.convert(),
+            }),
+            Err(error) => Err(fault::from_recovery(&error)),
+        }
+    }
+
+    async fn catch_up(&self, screen: &mut OutputScreen) {
+        Self::catch_up(self, screen).await;
+    }
+
+    async fn perform(
+        &self,
+        order: RunOrder,
+        screen: &mut OutputScreen,
+    ) -> Result<PerformedRun, CommandFault> {
+        drive::perform(self, order, screen).await
+    }
+}

@@ -1,0 +1,11 @@
+//! The bundle under the stock command `wasmtime`: what its page says, refusals, models over HTTP,
+//! and a store that it shares with native processes.
+
+mod file_tools;
+mod killed_bundles;
+mod library_files;
+mod page;
+mod providers;
+mod refusals;
+mod shared_store;
+mod stock_command;

@@ -1,0 +1,123 @@
+//! What the bundle refuses, each with a line that says what to do.
+
+use super::stock_command::{BundleProject, OFFLINE, ONLINE, creation, run_call};
+
+const GRANTED: [&str; 2] = ["--dir", ".::/"];
+
+/// Files below the project, arguments of the command, and words of the answer to `get`.
+const STORES: [(&str, &[&str], &[&str]); 5] = [
+    ("", &[], &["no-directory", "wasmtime run --dir .::/"]),
+    (
+        "",
+        &["--dir", ".::/project"],
+        &["no-directory", "--dir .::/"],
+    ),
+    (
+        ".ai/threads/registry.db",
+        &GRANTED,
+        &["sqlite-store", "threadkeep copy --to files"],
+    ),
+    (
+        ".ai/threads/current-store",
+        &GRANTED,
+        &["being-copied", "threadkeep list"],
+    ),
+    (
+        ".ai/threads",
+        &GRANTED,
+        &["not-a-directory", "/.ai/threads"],
+    ),
+];
+
+#[test]
+fn stores_that_the_bundle_cannot_use() {
+    for (file, arguments, words) in STORES {
+        let Some(bundle) = BundleProject::new() else {
+            return;
+        };
+        if !file.is_empty() {
+            bundle.project.write(file, "");
+        }
+        let answer = bundle.invoke_with(OFFLINE, arguments, "get(\"one\")");
+        for word in words {
+            assert!(
+                answer.out.contains(word),
+                "{file} {arguments:?}: {answer:?}"
+            );
+        }
+        assert!(!bundle.project.exists(".ai/threads/store.d"), "{file}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_does_not_move_the_store() {
+    let Some(bundle) = BundleProject::new() else {
+        return;
+    };
+    let project = bundle.project.path();
+    std::fs::create_dir(project.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("../elsewhere", project.join(".ai/threads")).unwrap();
+    let answer = bundle.invoke("get(\"one\")");
+    assert!(answer.out.contains("not-a-directory"), "{answer:?}");
+    assert!(!bundle.project.exists("elsewhere/store.d"));
+}
+
+/// A bundle, arguments of the command, and words that a person reads of a model call.
+const MODELS: [(&str, &[&str], &[&str]); 6] = [
+    (
+        OFFLINE,
+        &["--env", "THREADKEEP_PROVIDER=openai"],
+        &["THREADKEEP_PROVIDER", "scripted:FILE"],
+    ),
+    (
+        OFFLINE,
+        &["--env", "THREADKEEP_PROVIDER=scripted:none.json"],
+        &["there is no file none.json"],
+    ),
+    (
+        OFFLINE,
+        &["--env", "THREADKEEP_PROVIDER=scripted:../answers.json"],
+        &["THREADKEEP_PROVIDER"],
+    ),
+    (
+        OFFLINE,
+        &[
+            "--env",
+            "THREADKEEP_PROVIDER=scripted:.ai/directives/hello.md",
+        ],
+        &["not JSON"],
+    ),
+    (
+        OFFLINE,
+        &["--env", "OPENAI_API_KEY=sk-0123456789"],
+        &["wasmtime run -S http --dir .::/"],
+    ),
+    (
+        ONLINE,
+        &["-S", "http"],
+        &["wasmtime run -S http --env OPENAI_API_KEY --dir .::/"],
+    ),
+];
+
+#[test]
+fn models_that_the_bundle_cannot_call() {
+    let Some(bundle) = BundleProject::new() else {
+        return;
+    };
+    for (n, (file, arguments, words)) in MODELS.into_iter().enumerate() {
+        let id = format!("asked-{n}");
+        assert!(bundle.invoke(&creation(&id, None)).out.starts_with("ok("));
+        let arguments = [&GRANTED[..], arguments].concat();
+        let answer = bundle.invoke_with(file, &arguments, &run_call(&id, "first"));
+        assert!(answer.out.contains("suspended"), "{answer:?}");
+        let shown = bundle.project.run(&["show", &id]).out;
+        for word in words {
+            assert!(answer.err.contains(word), "{arguments:?}: {answer:?}");
+            assert!(shown.contains(word), "{arguments:?}: {shown}");
+        }
+        assert!(!answer.err.contains("sk-0123456789") && !shown.contains("sk-0123456789"));
+        assert_eq!(answer.err.trim().lines().count(), 1, "{answer:?}");
+    }
+    bundle.assert_sound();
+}
