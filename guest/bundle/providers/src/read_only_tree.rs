@@ -6,8 +6,8 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::SystemTime;
 use threadkeep_storage::directory::{
-    DirectoryFile, DirectoryTree, EntryDetails, EntryMetadata, EntryPlace, EntryType, FileAccess,
-    FileDirectory, TreeFile, check_entry_name,
+    DirectoryFile, DirectoryTree, EntryDetails, EntryMetadata, EntryType, FileAccess,
+    FileDirectory, TreeFile, TreePlace, check_entry_name,
 };
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{
@@ -148,7 +148,7 @@ impl DirectoryTree for ReadOnlyTree {
         }
     }
 
-    fn move_below(&self, _: EntryPlace<'_>, _: EntryPlace<'_>) -> io::Result<()> {
+    fn move_below(&self, _: TreePlace<'_>, _: TreePlace<'_>) -> io::Result<()> {
         Err(ErrorKind::ReadOnlyFilesystem.into())
     }
 
