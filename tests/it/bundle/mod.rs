@@ -1,6 +1,7 @@
 //! The bundle under the stock command `wasmtime`: what its page says, refusals, models over HTTP,
 //! and a store that it shares with native processes.
 
+mod commands;
 mod file_tools;
 mod killed_bundles;
 mod library_files;

@@ -111,9 +111,9 @@ pub fn creation(id: &str, model: Option<&str>) -> String {
     )
 }
 
-/// The call that runs a thread to its end.
+/// The call that runs a thread to its end. Its whole name, because the command exports a `run`, too.
 pub fn run_call(id: &str, key: &str) -> String {
-    format!("run({id:?}, none, \"bundle/1\", {key:?}, 100)")
+    format!("threadkeep:threads/runner.run@0.1.0({id:?}, none, \"bundle/1\", {key:?}, 100)")
 }
 
 /// The path of a bundle, in the target directory of this test binary.
