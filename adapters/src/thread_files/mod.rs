@@ -101,3 +101,10 @@ pub enum ThreadFileError {
     #[error("a directory of the thread was removed while its files were written")]
     Vanished,
 }
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests open directories from outside the library"
+)]
+mod tests;
