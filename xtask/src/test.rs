@@ -1,5 +1,5 @@
-//! `cargo xtask test`: sets up, builds component and bundle, runs every test of the workspace, and ends
-//! with a line of counts.
+//! `cargo xtask test`: sets up, builds component and bundle, runs every test of the workspace, and
+//! ends with a line of counts.
 //!
 //! The harness shows the output of passing tests only at the end (`--show-output`). Of that output
 //! the `skipped:` lines are counted and the rest is dropped.

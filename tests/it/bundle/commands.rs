@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a command has printed, and its exit code.
+/// The output of a command, and its exit code.
 #[derive(Debug, PartialEq, Eq)]
 struct CommandEnd {
     code: Option<i32>,

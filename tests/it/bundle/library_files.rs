@@ -26,8 +26,8 @@ fn links_out_of_a_directory_and_hard_links_are_refused() {
         ("absolute", "leads out of its directory"),
         ("hard", "is a hard link"),
         ("folder", "is not a regular file"),
-        ("dangling", "nearest"),
-        ("Real", "nearest"),
+        ("dangling", "there is no directive"),
+        ("Real", "there is no directive"),
         ("../../outside", "a name is letters"),
     ] {
         let call = creation("one", None).replace("\"hello\"", &format!("{name:?}"));

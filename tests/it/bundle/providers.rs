@@ -73,9 +73,9 @@ fn a_server_that_is_not_there_is_tried_again_later() {
     assert!(invoke(&creation("one", None)).out.starts_with("ok("));
     let answer = invoke(&run_call("one", "first")).out;
     assert!(answer.contains("until"), "{answer}");
-    let shown = bundle.project.json(&["budget", "one"]);
+    let shown = bundle.project.json(&["budget", "show", "one"]);
     assert!(
-        shown.to_string().contains("\"spent\":\"0"),
+        shown.to_string().contains("\"tree_spend\":\"0\""),
         "nothing was sent: {shown}"
     );
 }

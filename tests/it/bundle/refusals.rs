@@ -1,4 +1,4 @@
-//! What the bundle refuses, each with a line that says what to do.
+//! Refusals of the bundle, each with a line that says what to do.
 
 use super::stock_command::{BundleProject, OFFLINE, ONLINE, creation, run_call};
 

@@ -19,12 +19,12 @@ pub struct BundleProject {
     pub project: CliProject,
 }
 
-/// What a bundle has printed.
+/// The output of a bundle.
 #[derive(Debug)]
 pub struct BundleAnswer {
     /// The answer, in the notation of WAVE.
     pub out: String,
-    /// What else was printed.
+    /// All else that was printed.
     pub err: String,
 }
 
@@ -111,7 +111,8 @@ pub fn creation(id: &str, model: Option<&str>) -> String {
     )
 }
 
-/// The call that runs a thread to its end. Its whole name, because the command exports a `run`, too.
+/// The call that runs a thread to its end. It has its whole name, because the command exports a
+/// `run`, too.
 pub fn run_call(id: &str, key: &str) -> String {
     format!("threadkeep:threads/runner.run@0.1.0({id:?}, none, \"bundle/1\", {key:?}, 100)")
 }

@@ -29,8 +29,8 @@ mod bindings {
         ",
         world: "threadkeep:bundle/providers",
     });
-    export!(Providers);
-    use super::Providers;
+    export!(BundleProviders);
+    use super::BundleProviders;
 }
 
 pub use bindings::exports::threadkeep::threads::{
@@ -40,10 +40,10 @@ pub use bindings::exports::threadkeep::threads::{
 /// Most random bytes of one call: ids need eight.
 const RANDOM_BYTES_MAX: u32 = 64;
 
-/// The providers; what they hold between calls is in [`project`].
-struct Providers;
+/// All that the component imports; its state between calls is in [`project`].
+struct BundleProviders;
 
-impl storage::Guest for Providers {
+impl storage::Guest for BundleProviders {
     fn get(keys: Vec<storage::Key>) -> Result<Vec<storage::Item>, storage::StorageError> {
         let keys: Vec<_> = keys.into_iter().map(convert::key).collect();
         let found = project::store()
@@ -92,13 +92,13 @@ impl storage::Guest for Providers {
     }
 }
 
-impl clock::Guest for Providers {
+impl clock::Guest for BundleProviders {
     fn now() -> types::Instant {
         convert::instant(std::time::SystemTime::now())
     }
 }
 
-impl random::Guest for Providers {
+impl random::Guest for BundleProviders {
     /// Answers fewer bytes than asked for where there are none, which the component refuses.
     fn bytes(count: u32) -> String {
         let mut bytes = vec![0; count.min(RANDOM_BYTES_MAX) as usize];
@@ -109,7 +109,7 @@ impl random::Guest for Providers {
     }
 }
 
-impl library::Guest for Providers {
+impl library::Guest for BundleProviders {
     fn get(kind: String, names: Vec<String>) -> Result<Vec<Option<String>>, library::LibraryError> {
         if names.len() > NAMES_MAX {
             let message = format!(
@@ -132,7 +132,7 @@ impl library::Guest for Providers {
     }
 }
 
-impl llm::Guest for Providers {
+impl llm::Guest for BundleProviders {
     fn complete(request: llm::Request) -> Result<llm::Completion, llm::LlmError> {
         match model::complete(request) {
             Ok(completion) => Ok(convert::completion(&completion.without_empty_texts())),
@@ -147,7 +147,7 @@ impl llm::Guest for Providers {
     }
 }
 
-impl tools::Guest for Providers {
+impl tools::Guest for BundleProviders {
     fn call(calls: Vec<types::ToolCall>) -> Vec<types::ToolOutcome> {
         calls.into_iter().map(file_tools::call).collect()
     }

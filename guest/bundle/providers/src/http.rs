@@ -146,7 +146,7 @@ fn await_until(ready: &Pollable, deadline: Instant) -> Option<()> {
     events.contains(&0).then_some(())
 }
 
-/// What is sent if no connection is made, or may have been sent if one is.
+/// The fault of a request that was not sent as a whole: nothing was sent if no connection was made.
 fn send_fault(code: &ErrorCode) -> ExchangeFault {
     match code {
         ErrorCode::DnsTimeout

@@ -1,4 +1,4 @@
-//! What the Threadkeep component imports, over WASI alone: for hosts that link WASI and nothing
+//! The imports of the Threadkeep component, over WASI alone: for hosts that link WASI and nothing
 //! else, such as the command `wasmtime`.
 //!
 //! The directory that the host grants as `/` is the project. Its threads are in the store of plain

@@ -25,9 +25,9 @@ const STORE_CHOICE: &str = "current-store";
 /// The variable that names a script in place of the providers of `models.yaml`.
 pub const PROVIDER_VARIABLE: &str = "THREADKEEP_PROVIDER";
 
-/// What is wrong where no directory was granted, and the command that grants one.
-pub const NO_DIRECTORY: &str = "no directory is granted to the bundle: grant the project's as /, as \
-                                in `wasmtime run --dir .::/ ... threadkeep.wasm`";
+/// The problem where no directory was granted, and the command that grants one.
+pub const NO_DIRECTORY: &str = "no directory is granted to the bundle: grant the project's as /, \
+                                as in `wasmtime run --dir .::/ ... threadkeep.wasm`";
 
 /// Returns the store of the project, made if the project has none. A failure is not remembered.
 pub fn store() -> Result<&'static FilesStore, StorageError> {

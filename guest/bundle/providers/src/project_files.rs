@@ -151,7 +151,7 @@ impl Iterator for OpenListing {
     }
 }
 
-/// Why a file or directory is not read.
+/// The reason why a file or directory is not read.
 #[derive(Debug)]
 enum FileRefusal {
     Link,
