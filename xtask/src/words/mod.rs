@@ -51,11 +51,14 @@ pub const FIELD_WORDS: [&str; 10] = [
 ];
 
 /// The crates by the path of their sources; a path belongs to the longest one that it begins with.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 12] = [
     "guest/units",
     "guest/core",
+    "guest/bundle/providers",
+    "guest/bundle/command",
     "guest",
     "storage",
+    "adapters",
     "host/cli",
     "host",
     "tests",
