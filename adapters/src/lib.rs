@@ -1,4 +1,4 @@
-//! What every host of Threadkeep shares, natively and under WASI.
+//! The parts that every host of Threadkeep shares, natively and under WASI.
 //!
 //! It knows neither an engine, nor a runtime, nor how a file is opened: [`library`] reads the
 //! definitions of a tenant through the files that a host grants it, [`policy`] is what the operator

@@ -1,10 +1,10 @@
 //! The granted directory as a model sees it: paths resolved, links followed inside, `.ai` absent.
 //!
-//! A path is walked one name at a time, and no directory is opened through a link: a link's own path
-//! is walked in its place, and one that leads out is refused. Each opened object is compared with
-//! the one seen. So neither a link nor a swap in between leads to a directory whose name was not
-//! checked. A hard link cannot be told from the file itself, so a file with more than one name is
-//! not read at all.
+//! A path is walked one name at a time, and no directory is opened through a link: a link's own
+//! path is walked in its place, and one that leads out is refused. Each opened object is compared
+//! with the one seen. So neither a link nor a swap in between leads to a directory whose name was
+//! not checked. A hard link cannot be told from the file itself, so a file with more than one name
+//! is not read at all.
 
 use super::work::{CallWork, LOOKED_MAX};
 use std::io;
@@ -37,7 +37,7 @@ pub struct GrantedFiles {
 
 /// The type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EntryKind {
+pub(super) enum SeenKind {
     Directory,
     File {
         bytes: u64,
@@ -51,15 +51,15 @@ pub(super) enum EntryKind {
 }
 
 /// An entry of a directory.
-pub(super) struct DirectoryEntry {
+pub(super) struct SeenEntry {
     pub(super) name: String,
-    pub(super) kind: EntryKind,
+    pub(super) kind: SeenKind,
 }
 
 /// The entries of a directory that may be seen.
 pub(super) struct DirectoryEntries {
     /// The entries by name, in byte order; hidden ones are left out.
-    pub(super) entries: Vec<DirectoryEntry>,
+    pub(super) entries: Vec<SeenEntry>,
     /// True if entries were left out: names that are not UTF-8, more than [`ENTRIES_MAX`], or more
     /// links than are followed. [`CallWork::is_spent`] tells if the call's own bound was reached.
     pub(super) incomplete: bool,
@@ -108,11 +108,11 @@ impl GrantedFiles {
                     true => Err(format!(
                         "\"{asked}\" is a file; leave the slash at the end away"
                     )),
-                    false => Ok((file, walk.resolved())),
+                    false => Ok((file, walk.resolved_path())),
                 };
             }
         }
-        let resolved = walk.resolved();
+        let resolved = walk.resolved_path();
         let dir = walk.into_directory()?;
         Ok((OpenedPath::Directory(dir), resolved))
     }
@@ -173,7 +173,7 @@ impl GrantedFiles {
                     continue;
                 }
             }
-            entries.push(DirectoryEntry {
+            entries.push(SeenEntry {
                 name,
                 kind: entry_kind(&seen),
             });
@@ -314,7 +314,7 @@ impl<'a> PathWalk<'a> {
     }
 
     /// The path without links.
-    fn resolved(&self) -> String {
+    fn resolved_path(&self) -> String {
         let names = self.entered.iter().map(|(name, _)| name.as_str());
         let names: Vec<&str> = names.chain(self.file.as_deref()).collect();
         names.join("/")
@@ -388,13 +388,13 @@ fn is_hidden(name: &str) -> bool {
         || (cfg!(windows) && bare.to_ascii_lowercase().starts_with("ai~"))
 }
 
-fn entry_kind(seen: &EntryDetails) -> EntryKind {
+fn entry_kind(seen: &EntryDetails) -> SeenKind {
     match seen.entry_type {
-        EntryType::Link => EntryKind::Link,
-        EntryType::Directory => EntryKind::Directory,
-        EntryType::File if !seen.has_one_name => EntryKind::HardLink,
-        EntryType::File => EntryKind::File { bytes: seen.bytes },
-        EntryType::Special => EntryKind::Special,
+        EntryType::Link => SeenKind::Link,
+        EntryType::Directory => SeenKind::Directory,
+        EntryType::File if !seen.has_one_name => SeenKind::HardLink,
+        EntryType::File => SeenKind::File { bytes: seen.bytes },
+        EntryType::Special => SeenKind::Special,
     }
 }
 

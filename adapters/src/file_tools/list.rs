@@ -1,7 +1,7 @@
 //! `list_files`: the entries of a directory, by name.
 
 use super::arguments::ToolArguments;
-use super::grant::{DirectoryEntry, EntryKind, GrantedFiles, LinkRule, OpenedPath};
+use super::grant::{GrantedFiles, LinkRule, OpenedPath, SeenEntry, SeenKind};
 use super::work::CallWork;
 use super::{CONTENT_BYTES_MAX, StopFlag};
 use threadkeep_storage::directory::DirectoryTree;
@@ -76,7 +76,7 @@ impl FileListing<'_> {
                 format!("{path}/{}", entry.name)
             };
             self.add_line(&whole, &entry);
-            if entry.kind == EntryKind::Directory && depth > 1 {
+            if entry.kind == SeenKind::Directory && depth > 1 {
                 // A directory that may not be read is listed without its content.
                 let inside = self
                     .grant
@@ -88,14 +88,14 @@ impl FileListing<'_> {
         Ok(())
     }
 
-    fn add_line(&mut self, path: &str, entry: &DirectoryEntry) {
+    fn add_line(&mut self, path: &str, entry: &SeenEntry) {
         let path = super::printable(path);
         let line = match entry.kind {
-            EntryKind::Directory => format!("{path}/\n"),
-            EntryKind::File { bytes } => format!("{path} ({bytes} bytes)\n"),
-            EntryKind::Link => format!("{path} (link)\n"),
-            EntryKind::HardLink => format!("{path} (hard link, not to be read)\n"),
-            EntryKind::Special => format!("{path} (not a regular file)\n"),
+            SeenKind::Directory => format!("{path}/\n"),
+            SeenKind::File { bytes } => format!("{path} ({bytes} bytes)\n"),
+            SeenKind::Link => format!("{path} (link)\n"),
+            SeenKind::HardLink => format!("{path} (hard link, not to be read)\n"),
+            SeenKind::Special => format!("{path} (not a regular file)\n"),
         };
         if self.shown == SHOWN_MAX || self.text.len() + line.len() > CONTENT_BYTES_MAX {
             self.cut = true;

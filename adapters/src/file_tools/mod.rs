@@ -1,9 +1,9 @@
 //! Read-only tools over a granted directory: `read_file`, `list_files`, `search_files`.
 //!
-//! `.ai` does not exist in the grant, at any level, under any name that leads to it: an agent cannot
-//! see the store, its directive or its hooks. A refusal is a sentence that tells the model what to do
-//! instead. All of it blocks, and stands on [`threadkeep_storage::directory`] alone, so that a host
-//! under WASI has the same tools.
+//! `.ai` does not exist in the grant, at any level, under any name that leads to it: an agent
+//! cannot see the store, its directive or its hooks. A refusal is a sentence that tells the model
+//! what to do instead. All of it blocks, and stands on [`threadkeep_storage::directory`] alone, so
+//! that a host under WASI has the same tools.
 //!
 //! A hard link is the file itself under another name, and nothing tells where the other name is: in
 //! `.ai`, or outside the grant. So a file with more than one name is listed but not read. A user
@@ -115,8 +115,8 @@ pub fn file_tool_entries() -> Vec<ToolEntry> {
     FILE_TOOLS.iter().map(entry).collect()
 }
 
-/// Bounds a result to [`RESULT_BYTES_MAX`], cut between characters, with a note. The file tools stay
-/// within the bound themselves; this covers oversights, and tools of other crates.
+/// Bounds a result to [`RESULT_BYTES_MAX`], cut between characters, with a note. The file tools
+/// stay within the bound themselves; this covers oversights, and tools of other crates.
 pub fn bound_result(mut content: String) -> String {
     if content.len() > RESULT_BYTES_MAX {
         content.truncate(content.floor_char_boundary(CONTENT_BYTES_MAX));

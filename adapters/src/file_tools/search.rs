@@ -1,7 +1,7 @@
 //! `search_files`: lines that contain a text or match a regular expression.
 
 use super::arguments::ToolArguments;
-use super::grant::{self, EntryKind, FileReader, GrantedFiles, LinkRule, OpenedPath};
+use super::grant::{self, FileReader, GrantedFiles, LinkRule, OpenedPath, SeenKind};
 use super::read::BINARY_BYTES;
 use super::work::CallWork;
 use super::{CONTENT_BYTES_MAX, StopFlag};
@@ -163,8 +163,8 @@ impl<'a> FileSearch<'a> {
         }
     }
 
-    /// Searches a directory. Recurses at most [`SEARCHED_LEVELS_MAX`] times. Links are not followed, so
-    /// nothing is searched twice.
+    /// Searches a directory. Recurses at most [`SEARCHED_LEVELS_MAX`] times. Links are not followed,
+    /// so nothing is searched twice.
     fn search_directory(
         &mut self,
         dir: &dyn DirectoryTree,
@@ -185,20 +185,20 @@ impl<'a> FileSearch<'a> {
                 format!("{path}/{}", entry.name)
             };
             match entry.kind {
-                EntryKind::Directory if depth + 1 < SEARCHED_LEVELS_MAX => {
+                SeenKind::Directory if depth + 1 < SEARCHED_LEVELS_MAX => {
                     let child = self.grant.child_dir(dir, &entry.name);
                     let inside =
                         child.and_then(|child| self.search_directory(&*child, &whole, depth + 1));
                     self.unreadable += usize::from(inside.is_err());
                 }
-                EntryKind::Directory => self.unreadable += 1,
-                EntryKind::File { bytes } if bytes > SEARCHED_FILE_BYTES_MAX => self.too_large += 1,
-                EntryKind::File { .. } => match grant::open_file(dir, &entry.name, &whole) {
+                SeenKind::Directory => self.unreadable += 1,
+                SeenKind::File { bytes } if bytes > SEARCHED_FILE_BYTES_MAX => self.too_large += 1,
+                SeenKind::File { .. } => match grant::open_file(dir, &entry.name, &whole) {
                     Ok(file) => self.search_file(file, &whole),
                     Err(_) => self.unreadable += 1,
                 },
-                EntryKind::HardLink => self.hard_links += 1,
-                EntryKind::Link | EntryKind::Special => {}
+                SeenKind::HardLink => self.hard_links += 1,
+                SeenKind::Link | SeenKind::Special => {}
             }
         }
         if self.work.is_spent() {

@@ -1,7 +1,7 @@
 //! Anthropic's messages, and servers that speak the same.
 //!
-//! One call is one `POST {base_url}/v1/messages` with `stream: true`. `wire` makes the body, `reply`
-//! puts the reply together; the exchange itself is that of every wire over HTTP.
+//! One call is one `POST {base_url}/v1/messages` with `stream: true`. `wire` makes the body,
+//! `reply` puts the reply together; the exchange itself is that of every wire over HTTP.
 
 mod reply;
 mod wire;

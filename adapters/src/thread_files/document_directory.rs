@@ -397,7 +397,7 @@ mod tests {
         (temporary, dir)
     }
 
-    fn granted(dir: &Dir) -> GrantedDirectory {
+    fn grant_directory(dir: &Dir) -> GrantedDirectory {
         GrantedDirectory::new(dir.try_clone().unwrap())
     }
 
@@ -416,7 +416,8 @@ mod tests {
             &deep,
         ];
         for id in ids {
-            let refused = DocumentDirectory::open(&granted(&dir), id, MissingDirectory::Make);
+            let refused =
+                DocumentDirectory::open(&grant_directory(&dir), id, MissingDirectory::Make);
             assert!(matches!(refused, Err(ThreadFileError::Id(_))), "{id:?}");
         }
         assert_eq!(dir.entries().unwrap().count(), 0);
@@ -426,12 +427,12 @@ mod tests {
     fn directories_are_made_only_when_wanted() {
         let (_temporary, dir) = threads();
         assert!(
-            DocumentDirectory::open(&granted(&dir), "a/B/c", MissingDirectory::Leave)
+            DocumentDirectory::open(&grant_directory(&dir), "a/B/c", MissingDirectory::Leave)
                 .unwrap()
                 .is_none()
         );
         assert!(
-            DocumentDirectory::open(&granted(&dir), "a/B/c", MissingDirectory::Make)
+            DocumentDirectory::open(&grant_directory(&dir), "a/B/c", MissingDirectory::Make)
                 .unwrap()
                 .is_some()
         );
@@ -442,14 +443,14 @@ mod tests {
     #[test]
     fn a_second_writer_waits_for_the_first() {
         let (_temporary, dir) = threads();
-        let first = DocumentDirectory::open(&granted(&dir), "a", MissingDirectory::Make)
+        let first = DocumentDirectory::open(&grant_directory(&dir), "a", MissingDirectory::Make)
             .unwrap()
             .unwrap();
         assert!(first._lock.is_some(), "directories can be locked here");
         std::thread::scope(|scope| {
             let second = scope.spawn(|| {
                 drop(
-                    DocumentDirectory::open(&granted(&dir), "a", MissingDirectory::Make)
+                    DocumentDirectory::open(&grant_directory(&dir), "a", MissingDirectory::Make)
                         .unwrap()
                         .unwrap(),
                 )
@@ -465,7 +466,7 @@ mod tests {
     fn a_replacement_is_whole_or_nothing() {
         let (_temporary, dir) = threads();
         let place = Arc::new(
-            DocumentDirectory::open(&granted(&dir), "a", MissingDirectory::Make)
+            DocumentDirectory::open(&grant_directory(&dir), "a", MissingDirectory::Make)
                 .unwrap()
                 .unwrap(),
         );
@@ -496,7 +497,7 @@ mod tests {
         let (_temporary, dir) = threads();
         dir.write("outside", "keep").unwrap();
         let place = Arc::new(
-            DocumentDirectory::open(&granted(&dir), "a", MissingDirectory::Make)
+            DocumentDirectory::open(&grant_directory(&dir), "a", MissingDirectory::Make)
                 .unwrap()
                 .unwrap(),
         );

@@ -1,9 +1,9 @@
 //! The files of threads: what of their documents is written where, atomically, and how a file is
 //! compared with the text that the records give.
 //!
-//! All of it blocks, and stands on [`threadkeep_storage::directory`] alone: no runtime, no engine and
-//! no handle of a system, so that a host under WASI writes the same files. What they are made of comes
-//! from the component; when they are written, `documents` decides.
+//! All of it blocks, and stands on [`threadkeep_storage::directory`] alone: no runtime, no engine
+//! and no handle of a system, so that a host under WASI writes the same files. What they are made
+//! of comes from the component; when they are written, `documents` decides.
 
 mod checkpoint_copies;
 mod checkpoint_save;

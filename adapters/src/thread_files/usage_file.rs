@@ -186,16 +186,16 @@ mod tests {
         (temporary, dir)
     }
 
-    fn granted(dir: &Dir) -> GrantedDirectory {
+    fn grant_directory(dir: &Dir) -> GrantedDirectory {
         GrantedDirectory::new(dir.try_clone().unwrap())
     }
 
     fn append_line(dir: &Dir, line: &[u8]) -> Result<(), AuthorityError> {
-        append_usage_line(&granted(dir), line)
+        append_usage_line(&grant_directory(dir), line)
     }
 
     fn usage_log_bytes(dir: &Dir) -> Result<Option<u64>, AuthorityError> {
-        usage_file_bytes(&granted(dir))
+        usage_file_bytes(&grant_directory(dir))
     }
 
     fn result_event(spend: u64, estimated: bool) -> String {

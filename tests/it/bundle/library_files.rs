@@ -28,7 +28,7 @@ fn links_out_of_a_directory_and_hard_links_are_refused() {
         ("folder", "is not a regular file"),
         ("dangling", "there is no directive"),
         ("Real", "there is no directive"),
-        ("../../outside", "a name is letters"),
+        ("../../outside", "may hold letters"),
     ] {
         let call = creation("one", None).replace("\"hello\"", &format!("{name:?}"));
         let call = call.replace("\"one\"", &format!("\"of-{}\"", name.len()));

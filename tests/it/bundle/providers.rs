@@ -75,7 +75,7 @@ fn a_server_that_is_not_there_is_tried_again_later() {
     assert!(answer.contains("until"), "{answer}");
     let shown = bundle.project.json(&["budget", "show", "one"]);
     assert!(
-        shown.to_string().contains("\"tree_spend\":\"0\""),
+        shown.to_string().contains("\"tree_spend\":\"0.00\""),
         "nothing was sent: {shown}"
     );
 }

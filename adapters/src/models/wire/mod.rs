@@ -7,8 +7,8 @@
 //!   settings.
 //! - `normal_form` parses the conversation as it is stored, `conversation` makes the form that
 //!   servers accept, `origin` handles the fields that go back to one provider alone.
-//! - `answer` decides what an answer is, `body` reads it, `sse` its events, `error_body` its errors;
-//!   `reply_size` bounds it.
+//! - `answer` decides what an answer is, `body` reads it, `sse` its events, `error_body` its
+//!   errors; `reply_size` bounds it.
 //! - `finish` interprets finish reasons, `classify` faults; `redact` decides how much of a
 //!   provider's sentence is shown.
 //!
