@@ -163,8 +163,8 @@ impl<'a> FileSearch<'a> {
         }
     }
 
-    /// Searches a directory. Recurses at most [`SEARCHED_LEVELS_MAX`] times. Links are not followed,
-    /// so nothing is searched twice.
+    /// Searches a directory. Recurses at most [`SEARCHED_LEVELS_MAX`] times. Links are not
+    /// followed, so nothing is searched twice.
     fn search_directory(
         &mut self,
         dir: &dyn DirectoryTree,
