@@ -63,10 +63,10 @@ pub fn check_features() -> Result<()> {
     check_crates_under_wasi()
 }
 
-/// Checks that the store of plain files and the adapters build for WASI, without the directories of
-/// cap-std, which do not.
+/// Checks the store of plain files, the adapters and the crates of the bundle under WASI, without
+/// the directories of cap-std, which do not build there.
 fn check_crates_under_wasi() -> Result<()> {
-    println!("the store of plain files and the adapters under WASI");
+    println!("the store of plain files, the adapters and the bundle under WASI");
     setup::add_target(setup::WASI_TARGET)?;
     let mut clippy = process::locked_cargo("clippy");
     clippy
@@ -75,8 +75,12 @@ fn check_crates_under_wasi() -> Result<()> {
             "threadkeep-storage",
             "--package",
             "threadkeep-adapters",
+            "--package",
+            "threadkeep-bundle-providers",
+            "--package",
+            "threadkeep-bundle-command",
         ])
-        .args(["--features", "threadkeep-adapters/http", "--lib"])
+        .args(["--features", "threadkeep-bundle-providers/http", "--lib"])
         .args(["--target", setup::WASI_TARGET]);
     process::run(clippy.args(["--", "-D", "warnings"]))
 }

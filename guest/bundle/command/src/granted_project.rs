@@ -46,7 +46,7 @@ impl GrantedProject {
     pub fn new(threads: &Path, creates: bool) -> Self {
         let is_there = |name: &&str| std::fs::symlink_metadata(threads.join(name)).is_ok();
         Self {
-            is_empty: !creates && !STORE_NAMES.iter().any(|name| is_there(&name)),
+            is_empty: !creates && !STORE_NAMES.iter().any(is_there),
         }
     }
 
@@ -235,13 +235,11 @@ impl ProjectThreads for GrantedProject {
 
     async fn sweep_all(&self, under: Option<&str>) -> CallResult<Vec<UnreadableThread>> {
         let (mut kept, mut unreadable) = (Vec::new(), Vec::new());
-        // A child that was told may have children of its own.
-        while !self.is_empty {
-            let swept = sweep_once(under, &mut kept, &mut unreadable)?;
-            if !swept {
-                break;
-            }
+        if self.is_empty {
+            return Ok(unreadable);
         }
+        // A child that was told may have children of its own.
+        while sweep_once(under, &mut kept, &mut unreadable)? {}
         Ok(unreadable)
     }
 
