@@ -273,6 +273,7 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
         ("audit", vec![clean, unclean]),
         ("doctor", vec![well, ill]),
         ("doctor --probe", vec![probed]),
+        ("init", vec![CliProject::empty().json(&["init"])]),
         ("demo", vec![CliProject::empty().json(&["demo"])]),
         ("completions", vec![project.json(&["completions", "bash"])]),
     ]

@@ -9,10 +9,13 @@ mod coordination;
 mod copies;
 mod damaged_records;
 mod doctor;
+#[cfg(unix)]
+mod first_hour;
 pub(crate) mod fixture;
 mod forks;
 mod hidden_controls;
 mod imports;
+mod init;
 #[cfg(unix)]
 mod interrupted_hand_offs;
 mod interrupts;
@@ -29,6 +32,8 @@ mod refusals;
 mod resumes;
 mod state_files;
 mod states;
+#[cfg(unix)]
+mod terminal_chat;
 mod tree_command;
 #[cfg(unix)]
 mod tree_processes;

@@ -8,6 +8,7 @@ mod copy_store;
 mod decision;
 mod doctor;
 mod external_loop;
+mod init;
 mod probe;
 mod rows;
 mod run;
@@ -29,6 +30,7 @@ pub use doctor::{
     DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
 };
 pub use external_loop::{CommitAnswer, OpenAnswer};
+pub use init::{InitAnswer, InitFileRow, InitFileState};
 pub use probe::{ProbeAnswer, ProbeUsage};
 pub use rows::{ChargedRow, HeldRow, LeftAloneRow};
 pub use run::{
