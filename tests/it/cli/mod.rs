@@ -12,6 +12,7 @@ mod doctor;
 pub(crate) mod fixture;
 mod forks;
 mod hidden_controls;
+mod html_pages;
 mod imports;
 #[cfg(unix)]
 mod interrupted_hand_offs;
@@ -29,7 +30,9 @@ mod refusals;
 mod resumes;
 mod state_files;
 mod states;
+mod thread_names;
 mod tree_command;
 #[cfg(unix)]
 mod tree_processes;
 mod user_mistakes;
+mod views;

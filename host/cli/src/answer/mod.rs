@@ -7,7 +7,9 @@ mod checkpoints;
 mod copy_store;
 mod decision;
 mod doctor;
+mod export;
 mod external_loop;
+mod list;
 mod probe;
 mod rows;
 mod run;
@@ -16,6 +18,7 @@ mod state;
 mod state_files;
 mod thread;
 mod upkeep;
+mod usage;
 
 pub use audit::{AuditAnswer, FindingRow};
 pub use budget::{
@@ -28,7 +31,9 @@ pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice, describe_decisi
 pub use doctor::{
     DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
 };
+pub use export::ExportAnswer;
 pub use external_loop::{CommitAnswer, OpenAnswer};
+pub use list::{ListAnswer, ThreadRow};
 pub use probe::{ProbeAnswer, ProbeUsage};
 pub use rows::{ChargedRow, HeldRow, LeftAloneRow};
 pub use run::{
@@ -39,11 +44,12 @@ pub use signal::SignalAnswer;
 pub use state::StateAnswer;
 pub use state_files::{ImportAnswer, PruneAnswer, PrunedBlobRow, PrunedRow};
 pub use thread::{
-    EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, StateView, ThreadAnswer,
-    ThreadRow, ThreadView, UnreadableRow, thread_or_unnamed,
+    EventView, ForkView, LimitsView, RunView, ShowAnswer, StateView, ThreadAnswer, ThreadView,
+    UnreadableRow, event_gist, thread_or_unnamed,
 };
 pub use threadkeep_units::status::has_ended;
 pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
+pub use usage::{UsageAnswer, UsageRow};
 
 use crate::exit::CommandExit;
 use crate::money;

@@ -38,7 +38,7 @@ impl ThreadCost {
     }
 
     /// Formats it on one line for a user.
-    pub(super) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         format!(
             "{} for {}, {} input and {} output tokens",
             money::format_usd(self.spend),
