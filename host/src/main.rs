@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         in_terminal: stdin().is_terminal(),
         out_terminal: stdout().is_terminal(),
         err_terminal: stderr().is_terminal(),
+        is_native: true,
         now: None,
     };
     let mut screen = OutputScreen::new(Box::new(stdout()), Box::new(stderr()), ends);

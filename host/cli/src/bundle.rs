@@ -33,6 +33,7 @@ pub fn run<H: CommandHost>(
         in_terminal,
         out_terminal,
         err_terminal,
+        is_native: false,
         now: None,
     };
     let mut screen = OutputScreen::new(streams.out, streams.err, properties);

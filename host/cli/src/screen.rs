@@ -12,6 +12,7 @@ use crate::parse::ParseReply;
 use crate::printable;
 use jiff::Timestamp;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write};
 use threadkeep_units::printable::escape_json;
 
@@ -26,9 +27,19 @@ pub struct StreamProperties {
     pub out_terminal: bool,
     /// Standard error is a terminal.
     pub err_terminal: bool,
+    /// True for the native program; false for one that has not all of its commands.
+    pub is_native: bool,
     /// The instant to which relative times refer; none is the clock.
     pub now: Option<Timestamp>,
 }
+
+/// The words of this crate for the program that has all of the commands.
+const NATIVE_PROGRAM: &str = "native program";
+
+/// The commands that only the native program has.
+pub const NATIVE_COMMANDS: [&str; 7] = [
+    "chat", "doctor", "audit", "import", "copy", "prune", "repair",
+];
 
 /// Standard output and standard error.
 pub struct OutputScreen {
@@ -131,6 +142,30 @@ impl OutputScreen {
         }
     }
 
+    /// Returns a text of the program's own that may name a command line as the next step. Where
+    /// such a command is the native program's alone, the text says so.
+    pub fn name_native<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let names = |command: &str| {
+            let line = format!("threadkeep {command}");
+            let mut found = text.match_indices(&line);
+            found.any(|(at, _)| {
+                let after = text[at + line.len()..].chars().next();
+                !after.is_some_and(|letter| letter.is_alphanumeric() || letter == '-')
+            })
+        };
+        let is_said = self.properties.is_native || text.contains(NATIVE_PROGRAM);
+        let named = NATIVE_COMMANDS.into_iter().find(|command| names(command));
+        match named.filter(|_| !is_said) {
+            None => Cow::Borrowed(text),
+            Some("chat") => Cow::Owned(format!(
+                "{text} (`chat` is a command of the native program; here: resume THREAD MESSAGE)"
+            )),
+            Some(command) => Cow::Owned(format!(
+                "{text} (`{command}` is a command of the native program)"
+            )),
+        }
+    }
+
     /// The properties of standard input and output.
     pub fn properties(&self) -> StreamProperties {
         self.properties
@@ -188,8 +223,9 @@ impl OutputScreen {
         if self.open_line && self.properties.out_terminal && self.properties.err_terminal {
             self.print_text("\n");
         }
+        let line = self.name_native(line);
         // It stays one line: what a file or a model wrote in it must not pass for another.
-        let _ = writeln!(self.err, "{}", printable::line(line));
+        let _ = writeln!(self.err, "{}", printable::line(&line));
     }
 
     /// Shows a line that the next one replaces, on a terminal; nothing elsewhere, or while an
@@ -249,7 +285,10 @@ impl OutputScreen {
     /// Prints a fault and returns its exit code.
     pub fn print_fault(&mut self, fault: &CommandFault) -> CommandExit {
         if self.properties.json {
-            self.print_document(fault);
+            let mut fault = fault.clone();
+            fault.message = self.name_native(&fault.message).into_owned();
+            fault.hint = fault.hint.map(|hint| self.name_native(&hint).into_owned());
+            self.print_document(&fault);
             return fault.exit;
         }
         self.print_err(&format!("error: {}", fault.message));
@@ -275,6 +314,10 @@ impl OutputScreen {
                     plain
                 };
                 self.write_out(format!("{}\n", text.trim_end()).as_bytes());
+                if !self.properties.is_native {
+                    let native = NATIVE_COMMANDS.join(", ");
+                    self.note(&format!("the native program alone has: {native}"));
+                }
             }
             ParseReply::Wrong { plain, .. } => {
                 let _ = writeln!(self.err, "{}", printable::text(plain.trim_end()));
@@ -327,6 +370,7 @@ pub(crate) mod tests {
             in_terminal: terminal,
             out_terminal: terminal,
             err_terminal: terminal,
+            is_native: true,
             now: "2026-03-10T12:00:00Z".parse().ok(),
         };
         let screen = OutputScreen::new(Box::new(out.clone()), Box::new(err.clone()), ends);
@@ -464,5 +508,38 @@ pub(crate) mod tests {
                 assert_eq!(told.is_empty(), !said, "{told}");
             }
         }
+    }
+
+    #[test]
+    fn commands_of_the_native_program_are_named_as_such() {
+        let with = |is_native| {
+            let (mut screen, _, err) = screen(false, false);
+            screen.properties.is_native = is_native;
+            (screen, err)
+        };
+        for (line, is_named) in [
+            ("next: threadkeep chat a", true),
+            ("`threadkeep doctor` shows the models", true),
+            ("next: threadkeep resume a", false),
+            ("threadkeep auditors are none", false),
+            ("the native program has it: threadkeep copy", false),
+        ] {
+            let (mut native, native_err) = with(true);
+            native.note(line);
+            assert_eq!(native_err.text(), format!("{line}\n"));
+            let (mut other, other_err) = with(false);
+            other.note(line);
+            let shown = other_err.text();
+            assert_eq!(shown.contains("of the native program"), is_named, "{shown}");
+            assert!(shown.starts_with(line), "{shown}");
+        }
+        let fault = CommandFault::new("x", "wrong").with_hint("`threadkeep audit` tells");
+        let (mut other, err) = with(false);
+        other.print_fault(&fault);
+        assert!(
+            err.text().contains("command of the native program"),
+            "{}",
+            err.text()
+        );
     }
 }
