@@ -34,3 +34,5 @@ pub mod planted_links;
 pub mod programs;
 #[path = "support/soak.rs"]
 pub mod soak;
+#[path = "support/stock_wasmtime.rs"]
+pub mod stock_wasmtime;
