@@ -34,5 +34,7 @@ pub mod planted_links;
 pub mod programs;
 #[path = "support/soak.rs"]
 pub mod soak;
+#[path = "support/stock_wasmtime.rs"]
+pub mod stock_wasmtime;
 #[path = "support/terminal.rs"]
 pub mod terminal;

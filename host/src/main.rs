@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         out_styled: color.allows(out_terminal, variable),
         err_styled: color.allows(err_terminal, variable),
         columns: terminal_columns,
+        is_native: true,
         now: None,
     };
     let mut screen = OutputScreen::new(Box::new(stdout()), Box::new(stderr()), ends);

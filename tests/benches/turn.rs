@@ -6,7 +6,8 @@
 //! other cannot do that, so this one is our own. Nothing is asserted. One step is one commit of
 //! three operations: head, chain, entry. Steps alternate between a reply of about 2 KB that calls
 //! one tool and the tool's result of the same size. With the argument `places` it measures only a
-//! turn in a root, in a child and in a third link.
+//! turn in a root, in a child and in a third link, with `bundle` only the bundle under the stock
+//! command `wasmtime`.
 
 #[path = "turn/budget.rs"]
 mod budget;
@@ -22,6 +23,8 @@ mod figures;
 mod native;
 #[path = "turn/raw.rs"]
 mod raw;
+#[path = "turn/stock_command.rs"]
+mod stock_command;
 #[path = "turn/tenant.rs"]
 mod tenant;
 #[path = "turn/world.rs"]
@@ -46,6 +49,10 @@ fn main() {
     };
     if asked("places") {
         print_places(&steps);
+        return;
+    }
+    if asked("bundle") {
+        stock_command::print(&steps);
         return;
     }
     println!("a turn's commit, median of each; native is the same core compiled for this machine");
@@ -77,6 +84,7 @@ fn main() {
     print_budgets(&steps);
     print_places(&steps);
     calls::compare(steps(STEPS));
+    stock_command::print(&steps);
 }
 
 /// Prints a turn with and without a budget.

@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: the tests whose worth grows with their length, run longer than
 //! `cargo xtask test` runs them.
 
-use crate::{component, process, setup, test};
+use crate::{bundle, process, test};
 use anyhow::{Context, Result, bail};
 
 /// Repetitions of a soak, as a multiple of those of an ordinary test run.
@@ -13,7 +13,9 @@ const SCHEDULES: &str = "40000";
 const ENTRIES: &str = "100000";
 
 /// The tests that repeat what they do as often as they are asked to.
-const TESTS: [&str; 13] = [
+const TESTS: [&str; 15] = [
+    "bundle::killed_bundles::killed_bundles_lose_no_acknowledged_commit",
+    "bundle::writers_at_once::writers_of_both_kinds_lose_and_double_nothing",
     "children::bad_trees::unreadable_thread_affects_no_other",
     "children::kills::a_tree_whose_process_is_killed_again_and_again_is_completed",
     "children::random_trees::trees_stay_sound_and_come_to_their_end",
@@ -39,8 +41,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if factor == 0 {
         bail!("the factor is at least 1");
     }
-    setup::run()?;
-    component::run()?;
+    bundle::run()?;
     let mut cargo = process::locked_cargo("test");
     cargo
         .args([

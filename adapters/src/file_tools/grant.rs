@@ -1,14 +1,12 @@
 //! The granted directory as a model sees it: paths resolved, links followed inside, `.ai` absent.
 //!
-//! A path is walked one name at a time, and no directory is opened through a link: a link's own
-//! path is walked in its place, and one that leads out is refused. Each opened object is compared
-//! with the one seen. So neither a link nor a swap in between leads to a directory whose name was
-//! not checked. A hard link cannot be told from the file itself, so a file with more than one name
-//! is not read at all.
+//! A path is walked one name at a time ([`WalkedPath`]), so neither a link nor a swap in between
+//! leads to a directory whose name was not checked. A hard link cannot be told from the file
+//! itself, so a file with more than one name is not read at all.
 
 use super::work::{CallWork, LOOKED_MAX};
+use crate::tree_walk::{WalkRefusal, WalkedPart, WalkedPath};
 use std::io;
-use std::path::{Component, Path};
 use threadkeep_storage::directory::{
     AuthorityError, DirectoryTree, EntryDetails, EntryType, FileAccess, TreeFile,
     open_checked_file, open_child_tree,
@@ -19,9 +17,6 @@ const AI_DIR: &str = ".ai";
 
 /// Longest path, in bytes, and longest name in a path: more than common file systems allow.
 pub(super) const PATH_BYTES_MAX: usize = 1_024;
-
-/// Most links that one path may lead over, as on common systems.
-const LINKS_MAX: usize = 40;
 
 /// Most entries of one directory that are looked at. A model can use about a hundredth of that.
 const ENTRIES_MAX: usize = 10_000;
@@ -101,20 +96,28 @@ impl GrantedFiles {
     /// the root.
     pub(super) fn open_path(&self, path: &str) -> Result<(OpenedPath, String), String> {
         let asked = &normalize_path(path)?;
-        let mut walk = PathWalk::new(self, asked)?;
-        while let Some(name) = walk.left.pop() {
-            if let Some(file) = walk.enter(&name)? {
-                return match path.ends_with('/') {
-                    true => Err(format!(
-                        "\"{asked}\" is a file; leave the slash at the end away"
-                    )),
-                    false => Ok((file, walk.resolved_path())),
-                };
-            }
+        let hides = |part: WalkedPart<'_>| match part {
+            WalkedPart::Name(name) => is_hidden(name),
+            WalkedPart::Directory(dir) => self.is_hidden_tree(dir),
+        };
+        let walked = WalkedPath::walk(&*self.root, asked, &hides);
+        let walked = walked.map_err(|refusal| match refusal {
+            WalkRefusal::Hidden => absent_sentence(asked),
+            WalkRefusal::Authority(error) => model_sentence(asked, error),
+        })?;
+        let resolved = walked.resolved_path();
+        if let Some((name, seen)) = walked.entry() {
+            let file = open_file(walked.directory(), name, asked)?;
+            return match path.ends_with('/') {
+                true => Err(format!(
+                    "\"{asked}\" is a file; leave the slash at the end away"
+                )),
+                false => Ok((OpenedPath::File(file, *seen), resolved)),
+            };
         }
-        let resolved = walk.resolved_path();
-        let dir = walk.into_directory()?;
-        Ok((OpenedPath::Directory(dir), resolved))
+        let dir = walked.into_directory();
+        let dir = dir.map_err(|error| model_sentence(asked, AuthorityError::from_io(asked, error)));
+        Ok((OpenedPath::Directory(dir?), resolved))
     }
 
     /// Opens a directory that [`GrantedFiles::list_entries`] returned for `dir`.
@@ -208,134 +211,6 @@ impl GrantedFiles {
     /// well.
     fn hidden_identity(&self) -> Option<(u64, u64)> {
         self.root.details(AI_DIR).ok()?.identity
-    }
-}
-
-/// A path that is being walked.
-struct PathWalk<'a> {
-    grant: &'a GrantedFiles,
-    asked: &'a str,
-    /// The names that are left, the next one last.
-    left: Vec<String>,
-    /// The directories below the root that were entered, with their names.
-    entered: Vec<(String, Box<dyn DirectoryTree>)>,
-    /// The file at the end.
-    file: Option<String>,
-    links: usize,
-}
-
-impl<'a> PathWalk<'a> {
-    fn new(grant: &'a GrantedFiles, asked: &'a str) -> Result<Self, String> {
-        let names = asked.split('/').filter(|name| !name.is_empty());
-        Ok(Self {
-            grant,
-            asked,
-            left: names.rev().map(str::to_owned).collect(),
-            entered: Vec::new(),
-            file: None,
-            links: 0,
-        })
-    }
-
-    fn current(&self) -> &dyn DirectoryTree {
-        match self.entered.last() {
-            Some((_, dir)) => &**dir,
-            None => &*self.grant.root,
-        }
-    }
-
-    /// Enters the directory of a name, or takes up the path of a link; returns the file that ends
-    /// the walk.
-    fn enter(&mut self, name: &str) -> Result<Option<OpenedPath>, String> {
-        if name == ".." {
-            let out = || AuthorityError::Leaves {
-                place: self.asked.to_owned(),
-            };
-            let left = self.entered.pop();
-            return match left {
-                Some(_) => Ok(None),
-                None => Err(self.to_sentence(out())),
-            };
-        }
-        if is_hidden(name) {
-            return Err(absent_sentence(self.asked));
-        }
-        let seen = self.current().details(name);
-        let seen = seen.map_err(|error| self.to_io_sentence(error))?;
-        match seen.entry_type {
-            EntryType::Link => self.take_up_link(name).map(|()| None),
-            EntryType::Directory => {
-                let dir = open_child_tree(self.current(), name);
-                let dir = dir.map_err(|error| self.to_sentence(error))?;
-                if self.grant.is_hidden_tree(&*dir) {
-                    return Err(absent_sentence(self.asked));
-                }
-                self.entered.push((name.to_owned(), dir));
-                Ok(None)
-            }
-            EntryType::File | EntryType::Special if self.left.is_empty() => {
-                let file = open_file(self.current(), name, self.asked)?;
-                self.file = Some(name.to_owned());
-                Ok(Some(OpenedPath::File(file, seen)))
-            }
-            EntryType::File | EntryType::Special => {
-                let place = self.asked.to_owned();
-                Err(self.to_sentence(AuthorityError::NotDirectory { place }))
-            }
-        }
-    }
-
-    /// Puts the names of a link's path before those that are left.
-    fn take_up_link(&mut self, name: &str) -> Result<(), String> {
-        self.links += 1;
-        let too_many = || io::Error::other("too many links");
-        let path = match self.links > LINKS_MAX {
-            true => Err(too_many()),
-            false => self.current().read_link(name),
-        };
-        let path = path.map_err(|error| self.to_io_sentence(error))?;
-        let mut names = Vec::new();
-        for component in Path::new(&path).components() {
-            match component {
-                Component::CurDir => {}
-                Component::ParentDir => names.push("..".to_owned()),
-                Component::Normal(name) => match name.to_str() {
-                    Some(name) => names.push(name.to_owned()),
-                    None => return Err(absent_sentence(self.asked)),
-                },
-                Component::RootDir | Component::Prefix(_) => {
-                    let place = self.asked.to_owned();
-                    return Err(self.to_sentence(AuthorityError::Leaves { place }));
-                }
-            }
-        }
-        self.left.extend(names.into_iter().rev());
-        Ok(())
-    }
-
-    /// The path without links.
-    fn resolved_path(&self) -> String {
-        let names = self.entered.iter().map(|(name, _)| name.as_str());
-        let names: Vec<&str> = names.chain(self.file.as_deref()).collect();
-        names.join("/")
-    }
-
-    fn into_directory(mut self) -> Result<Box<dyn DirectoryTree>, String> {
-        match self.entered.pop() {
-            Some((_, dir)) => Ok(dir),
-            None => {
-                let root = self.grant.root.clone_tree();
-                root.map_err(|error| self.to_io_sentence(error))
-            }
-        }
-    }
-
-    fn to_sentence(&self, error: AuthorityError) -> String {
-        model_sentence(self.asked, error)
-    }
-
-    fn to_io_sentence(&self, error: io::Error) -> String {
-        self.to_sentence(AuthorityError::from_io(self.asked, error))
     }
 }
 

@@ -44,7 +44,7 @@ const STATE_FILE: &str = "state_persistence.yaml";
 /// The library of one tenant.
 #[derive(Debug)]
 pub struct FilesLibrary {
-    ai: Option<Box<dyn LibraryFiles>>,
+    ai: Option<LibraryFiles>,
     policy: Policy,
     catalog: Vec<ToolEntry>,
     environment: EnvironmentSnapshot,
@@ -57,7 +57,7 @@ impl FilesLibrary {
     /// models). `catalog` has the tools that the tenant was granted, `environment` the variables
     /// that a provider's address and key may use.
     pub fn new(
-        ai: Option<Box<dyn LibraryFiles>>,
+        ai: Option<LibraryFiles>,
         policy: Policy,
         catalog: Vec<ToolEntry>,
         environment: EnvironmentSnapshot,
@@ -118,7 +118,7 @@ impl FilesLibrary {
             let problem = "there is no such file; it is named relative to .ai";
             LibraryError::invalid(&place, &shown, problem)
         };
-        let ai = self.ai.as_deref().ok_or_else(missing)?;
+        let ai = self.ai.as_ref().ok_or_else(missing)?;
         read_text(ai, file, &place, SCRIPT_BYTES_MAX)?.ok_or_else(missing)
     }
 
@@ -212,7 +212,7 @@ impl FilesLibrary {
             return Ok(None);
         };
         read_text(
-            root.as_ref(),
+            &root,
             file,
             &format!(".ai/config/{file}"),
             yaml::TEXT_BYTES_MAX as u64,
@@ -233,7 +233,7 @@ impl FilesLibrary {
         let Some(root) = self.open_subdirectory(room)? else {
             return Ok(None);
         };
-        match names::find_file(root.as_ref(), name, &place, self.entries_max)? {
+        match names::find_file(&root, name, &place, self.entries_max)? {
             names::FoundFile::Nothing => Ok(None),
             names::FoundFile::DiffersInCase(twin) => {
                 let problem = format!(
@@ -250,15 +250,13 @@ impl FilesLibrary {
 
     fn list_names(&self, room: &str) -> Result<Vec<String>, LibraryError> {
         match self.open_subdirectory(room)? {
-            Some(root) => {
-                names::list_names(root.as_ref(), &format!(".ai/{room}"), self.entries_max)
-            }
+            Some(root) => names::list_names(&root, &format!(".ai/{room}"), self.entries_max),
             None => Ok(Vec::new()),
         }
     }
 
     /// Opens a directory directly below `.ai`; `None` if it does not exist.
-    fn open_subdirectory(&self, room: &str) -> Result<Option<Box<dyn LibraryFiles>>, LibraryError> {
+    fn open_subdirectory(&self, room: &str) -> Result<Option<LibraryFiles>, LibraryError> {
         match &self.ai {
             Some(ai) => ai.open_directory(room, &format!(".ai/{room}")),
             None => Ok(None),
@@ -307,7 +305,7 @@ fn parse_document(place: &str, bytes: &[u8]) -> Result<front_matter::MarkdownFil
 }
 
 fn read_text(
-    files: &dyn LibraryFiles,
+    files: &LibraryFiles,
     path: &str,
     place: &str,
     bytes_max: u64,

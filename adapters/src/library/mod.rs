@@ -7,11 +7,13 @@
 
 pub mod files;
 pub mod front_matter;
+mod library_files;
 pub mod models;
 pub mod yaml;
 
+pub use library_files::LibraryFiles;
+
 use crate::ToolEntry;
-use std::fmt;
 
 /// An error of reading a document from the library.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,39 +45,6 @@ pub enum LibraryError {
         message: String,
     },
 }
-
-/// A directory of a tenant, as its library reads it. A host implements it over what it was granted:
-/// no path may lead out of the directory, by `..` or a link.
-///
-/// `place` names the directory or file in errors. A file that exists and is not acceptable (a link
-/// that leads out, a pipe, a file with a second name) is [`LibraryError::Invalid`]; a failure of
-/// the file system is [`LibraryError::Unavailable`].
-pub trait LibraryFiles: fmt::Debug + Send + Sync {
-    /// Opens a directory directly inside this one; `None` if it does not exist. A link is refused.
-    fn open_directory(
-        &self,
-        name: &str,
-        place: &str,
-    ) -> Result<Option<Box<dyn LibraryFiles>>, LibraryError>;
-
-    /// Reads a regular file of at most `bytes_max` bytes; `None` if it does not exist. A file with
-    /// a second name is refused, and nothing is waited for.
-    fn read(
-        &self,
-        path: &str,
-        place: &str,
-        bytes_max: u64,
-    ) -> Result<Option<Vec<u8>>, LibraryError>;
-
-    /// Lists a directory, in any order; `None` if it does not exist or is no directory.
-    fn list(&self, path: &str, place: &str) -> Result<Option<DirectoryListing>, LibraryError>;
-
-    /// Returns true if the path leads to a regular file.
-    fn is_file(&self, path: &str) -> bool;
-}
-
-/// The entries of a directory, in any order.
-pub type DirectoryListing = Box<dyn Iterator<Item = Result<DirectoryEntry, LibraryError>>>;
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

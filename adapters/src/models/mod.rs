@@ -200,6 +200,12 @@ impl ModelCompletion {
         self
     }
 
+    /// Returns its blocks as a JSON list, as the component takes them.
+    pub fn blocks_to_json(&self) -> String {
+        let blocks = self.blocks.iter().map(ReplyBlock::to_json);
+        serde_json::Value::Array(blocks.collect()).to_string()
+    }
+
     /// Removes empty texts, which providers refuse when they come back.
     #[must_use]
     pub fn without_empty_texts(mut self) -> Self {

@@ -6,7 +6,9 @@ use super::checkpoint_copies::{
     COPIES_DIR, CheckpointCopy, CopyName, RemovalReason, choose_base, select_removals,
 };
 use super::checkpoint_settings::{CheckpointSettings, CompletionAction};
-use super::document_directory::{DocumentDirectory, FileReplacement, MissingDirectory, TEMPORARY};
+use super::document_directory::{
+    DocumentDirectory, FileReplacement, MissingDirectory, is_abandoned, temporary_target,
+};
 use super::merge_patch::make_merge_patch;
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -52,6 +54,7 @@ impl CheckpointSave {
     fn tend_copies(&self) -> Result<(), ThreadFileError> {
         let copies = self.place.open_inner(COPIES_DIR, MissingDirectory::Make)?;
         let copies = Arc::new(copies.ok_or(ThreadFileError::Vanished)?);
+        copies.remove_abandoned(self.now)?;
         self.write_copy(&copies)?;
         for (name, _) in select_removals(&list_copies(&copies)?, &self.settings, self.now) {
             copies.remove(&name.file_name())?;
@@ -173,14 +176,20 @@ fn modified_time(seen: &EntryDetails) -> SystemTime {
     seen.modified.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Lists the files that saves left behind which were interrupted.
-pub fn list_left_behind(place: &DocumentDirectory) -> Result<Vec<String>, ThreadFileError> {
-    let files = place.list_files()?.into_iter().map(|(name, _)| name);
-    let left = files.filter(|name| {
-        let name = name.strip_suffix(TEMPORARY);
-        name.is_some_and(|name| name == STATE_FILE || CopyName::parse(name).is_some())
+/// Lists the files that saves left behind which were interrupted. One that names its writer may
+/// still be written, unless it is old.
+pub fn list_left_behind(
+    place: &DocumentDirectory,
+    now: SystemTime,
+) -> Result<Vec<String>, ThreadFileError> {
+    let files = place.list_files()?.into_iter();
+    let left = files.filter(|(name, seen)| {
+        temporary_target(name).is_some_and(|(target, names_writer)| {
+            let is_ours = target == STATE_FILE || CopyName::parse(target).is_some();
+            is_ours && (!names_writer || is_abandoned(seen, now))
+        })
     });
-    Ok(left.collect())
+    Ok(left.map(|(name, _)| name).collect())
 }
 
 /// A file of a thread that is to be removed.
@@ -204,7 +213,7 @@ pub fn select_thread_removals(
     let mut removals = Vec::new();
     let mut add = |dir, name, reason| removals.push(FileRemoval { dir, name, reason });
     let ended = has_ended && settings.completion == CompletionAction::Delete;
-    for name in list_left_behind(place)? {
+    for name in list_left_behind(place, now)? {
         add(None, name, RemovalReason::LeftBehind);
     }
     if ended && place.check_file(STATE_FILE)?.is_some() {
@@ -213,7 +222,7 @@ pub fn select_thread_removals(
     let Some(copies) = place.open_inner(COPIES_DIR, MissingDirectory::Leave)? else {
         return Ok(removals);
     };
-    for name in list_left_behind(&copies)? {
+    for name in list_left_behind(&copies, now)? {
         add(Some(COPIES_DIR), name, RemovalReason::LeftBehind);
     }
     let there = list_copies(&copies)?;

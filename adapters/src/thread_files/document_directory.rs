@@ -1,6 +1,10 @@
 //! The files of one thread's documents: its directory inside `.ai/threads`, the checks of its
 //! entries, and replacement.
 //!
+//! Where a directory can be locked, one writer at a time changes its files, also in place. Where it
+//! cannot (under WASI, on some file systems), files are only replaced as a whole, and the temporary
+//! files of writers have names of their own.
+//!
 //! All access goes through the directory that was given. A symbolic link at a directory or at a
 //! file name is refused, also one that replaces an entry after its check; nothing outside is read,
 //! written or removed. [`FileReplacement`] is the only helper that writes a file atomically and
@@ -9,7 +13,7 @@
 use super::{THREADS_PATH, ThreadFileError};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use threadkeep_storage::directory::{
     AuthorityError, DirectoryFile, DirectoryTree, EntryDetails, EntryType, FileAccess, TreeFile,
     TreePlace, open_checked_file, open_child_tree, open_or_create_tree, read_bounded_file,
@@ -24,9 +28,14 @@ const SEGMENTS_MAX: usize = 16;
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Interval between attempts to take the lock.
 const LOCK_POLL: Duration = Duration::from_millis(5);
-/// Suffix of a temporary file's name. The name is fixed, so that a crash leaves at most one file
-/// behind, and the next writer removes it.
-pub(super) const TEMPORARY: &str = ".new";
+/// Suffix of a temporary file's name. Under the lock the name is fixed, so that a crash leaves at
+/// most one file behind, and the next writer removes it.
+const TEMPORARY: &str = ".new";
+/// Least digits of the name of a writer: more than an extension has letters.
+const WRITER_DIGITS_MIN: usize = 8;
+/// Age of a temporary file of a writer without the lock from which that writer is gone: a file is
+/// written in far less.
+const ABANDONED_AGE: Duration = Duration::from_secs(3_600);
 
 /// A fault that a test plants: called with the path of a file in the project before bytes are
 /// written to it, whose error the write then has.
@@ -41,11 +50,16 @@ pub enum MissingDirectory {
     Leave,
 }
 
-/// The directory of a thread's documents, locked against other writers while this value lives.
+/// The directory of a thread's documents, locked against other writers while this value lives,
+/// where that is possible.
 pub struct DocumentDirectory {
     dir: Box<dyn DirectoryTree>,
     id: String,
     fault: Option<WriteFault>,
+    /// True if others may write at the same time.
+    is_shared: bool,
+    /// The part of the names of temporary files that is this writer's, if others may write.
+    writer: Option<String>,
     /// Another handle of the locked directory; `None` where directories cannot be locked.
     _lock: Option<std::fs::File>,
 }
@@ -83,6 +97,8 @@ impl DocumentDirectory {
             dir,
             id: id.to_owned(),
             fault: None,
+            is_shared: lock.is_none(),
+            writer: None,
             _lock: lock,
         }))
     }
@@ -91,6 +107,32 @@ impl DocumentDirectory {
     #[must_use]
     pub fn with_fault(self, fault: Option<WriteFault>) -> Self {
         Self { fault, ..self }
+    }
+
+    /// The same directory, for the writer of this name: hexadecimal digits that no other has.
+    #[must_use]
+    pub fn with_writer(self, name: &str) -> Self {
+        let writer = self.is_shared.then(|| name.to_owned());
+        Self { writer, ..self }
+    }
+
+    /// Returns true if the directory cannot be locked: no file in it may be changed in place.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Removes the temporary files that writers without the lock have left behind.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn remove_abandoned(&self, now: SystemTime) -> Result<(), ThreadFileError> {
+        for (name, seen) in self.list_files()? {
+            if temporary_target(&name).is_some_and(|(_, writer)| writer) && is_abandoned(&seen, now)
+            {
+                self.remove(&name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Opens a directory inside that of the thread; makes it if wanted. The lock of the thread's
@@ -115,6 +157,8 @@ impl DocumentDirectory {
             dir: opened.map_err(|error| error.with_place(&self.shown_path(name)))?,
             id: format!("{}/{name}", self.id),
             fault: self.fault.clone(),
+            is_shared: self.is_shared,
+            writer: self.writer.clone(),
             _lock: None,
         }))
     }
@@ -292,7 +336,10 @@ impl FileReplacement {
     /// Begins to replace the file at `name`, which must be a regular file or missing.
     pub fn begin(place: Arc<DocumentDirectory>, name: &str) -> Result<Self, ThreadFileError> {
         place.check_file(name)?;
-        let temporary = format!("{name}{TEMPORARY}");
+        let temporary = match &place.writer {
+            Some(writer) => format!("{name}.{writer}{TEMPORARY}"),
+            None => format!("{name}{TEMPORARY}"),
+        };
         let failed = |error| place.to_error(&temporary, error);
         match place.dir.remove(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -347,6 +394,31 @@ impl Drop for FileReplacement {
     }
 }
 
+/// Returns the name of the file that a temporary file is to replace, and true if the name tells its
+/// writer; `None` for any other name.
+pub(super) fn temporary_target(name: &str) -> Option<(&str, bool)> {
+    let target = name.strip_suffix(TEMPORARY)?;
+    // Documents and copies have an extension of letters, a writer is named by digits.
+    match target.rsplit_once('.') {
+        Some((target, writer)) if is_writer_name(writer) && target.contains('.') => {
+            Some((target, true))
+        }
+        _ => Some((target, false)),
+    }
+}
+
+/// Returns true for the name of a writer: hexadecimal digits.
+fn is_writer_name(name: &str) -> bool {
+    name.len() >= WRITER_DIGITS_MIN && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Returns true if a temporary file is so old that its writer is gone.
+pub(super) fn is_abandoned(seen: &EntryDetails, now: SystemTime) -> bool {
+    let modified = seen.modified.unwrap_or(SystemTime::UNIX_EPOCH);
+    now.duration_since(modified)
+        .is_ok_and(|age| age > ABANDONED_AGE)
+}
+
 /// Splits an id into segments, each a plain name without special meaning.
 fn split_id(id: &str) -> Result<Vec<&str>, ThreadFileError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -358,9 +430,8 @@ fn split_id(id: &str) -> Result<Vec<&str>, ThreadFileError> {
     Ok(segments)
 }
 
-/// Locks the directory itself, so that no lock file lies beside the documents. Where it cannot be
-/// locked, nothing excludes a second process; the check of the file's end or a repair fixes what
-/// two of them write.
+/// Locks the directory itself, so that no lock file lies beside the documents; returns none where
+/// it cannot be locked.
 fn lock_directory(
     dir: &dyn DirectoryTree,
     id: &str,

@@ -3,20 +3,28 @@
 //!
 //! All of it blocks, and stands on [`threadkeep_storage::directory`] alone: no runtime, no engine
 //! and no handle of a system, so that a host under WASI writes the same files. What they are made
-//! of comes from the component; when they are written, `documents` decides.
+//! of comes from the component, through [`DocumentRecords`]; when they are written, a host decides.
 
+mod blob_files;
 mod checkpoint_copies;
+mod checkpoint_failure;
 mod checkpoint_save;
 mod checkpoint_settings;
 mod document_directory;
+mod document_files;
+mod document_records;
 mod merge_patch;
+mod save_occasion;
 mod save_trigger;
 mod thread_file;
 mod transcript_file;
 mod transcript_tail;
+mod transcript_update;
 mod usage_file;
 
+pub use blob_files::{BLOBS_DIR, blob_file_name};
 pub use checkpoint_copies::{COPIES_DIR, CheckpointCopy, CopyName, RemovalReason};
+pub use checkpoint_failure::{CHECKPOINT_FAILED, describe_checkpoint_failure};
 pub use checkpoint_save::{
     CheckpointSave, FileRemoval, STATE_BYTES_MAX, STATE_FILE, decompress, remove_files,
     select_thread_removals,
@@ -25,11 +33,17 @@ pub use checkpoint_settings::{
     AgeCleanup, CheckpointSettings, CompletionAction, RetryBackoff, SETTINGS_NAME,
 };
 pub use document_directory::{DocumentDirectory, FileReplacement, MissingDirectory, WriteFault};
+pub use document_files::{DocumentFiles, HistoryStates, RefreshReport, WrittenCheckpoint};
+pub use document_records::{DocumentPiece, DocumentRecords, DocumentedThread, PieceRequest};
 pub use merge_patch::apply_merge_patch;
+pub use save_occasion::{SaveOccasion, triggers_of_stop};
 pub use save_trigger::{SaveTrigger, TriggerSet};
 pub use thread_file::{check_thread_file, write_thread_file};
 pub use transcript_file::{OpenTranscript, TranscriptAppend, TranscriptComparison, TranscriptFile};
-pub use usage_file::{USAGE_FILE, UsageLine, append_usage_line, usage_file_bytes};
+pub use usage_file::{
+    LoggedReply, ReplyEvent, USAGE_FILE, UsageLine, append_usage_line, usage_file_bytes,
+    usage_lines,
+};
 
 use threadkeep_storage::directory::AuthorityError;
 

@@ -2,7 +2,8 @@
 //! give. It blocks.
 //!
 //! The manifest line, the only part that is rewritten in place, is written after the events that it
-//! counts.
+//! counts. In a directory that cannot be locked nothing is changed in place: the file is continued
+//! in a copy, which then takes its place.
 
 use super::document_directory::{DocumentDirectory, FileReplacement};
 use super::transcript_tail::{self as tail, TranscriptTail};
@@ -13,6 +14,8 @@ use threadkeep_storage::directory::{AuthorityError, TreeFile};
 
 /// Bytes of the manifest line with its line feed; the component pads it.
 const MANIFEST_BYTES: usize = 1_024;
+/// Bytes that are copied at once.
+const COPIED_BYTES: u64 = 256 << 10;
 
 /// The file of one transcript, while the directory of its thread is locked.
 #[derive(Clone)]
@@ -167,6 +170,7 @@ impl OpenTranscript {
             manifest: self.manifest,
             at: self.tail.whole,
             changed: false,
+            copy: None,
         };
         Some((append, rest.to_vec()))
     }
@@ -180,6 +184,9 @@ pub struct TranscriptAppend {
     /// The end of what is whole.
     at: u64,
     changed: bool,
+    /// The copy that is continued in its place, where the directory is shared and something is to
+    /// be written.
+    copy: Option<FileReplacement>,
 }
 
 impl TranscriptAppend {
@@ -188,20 +195,77 @@ impl TranscriptAppend {
     /// # Errors
     /// Those of the file; a part may be written.
     pub fn write(&mut self, text: &[u8]) -> Result<(), ThreadFileError> {
+        if self.target.place.is_shared() {
+            return self.write_to_copy(text);
+        }
         let written = write_at_end(&mut *self.file, self.at, text);
         self.changed |= written.map_err(|error| self.target.to_error(error))?;
         self.at += text.len() as u64;
         Ok(())
     }
 
-    /// Makes the appended part durable, then writes the manifest, which counts it.
+    fn write_to_copy(&mut self, text: &[u8]) -> Result<(), ThreadFileError> {
+        if self.copy.is_none() {
+            let size = self.file.size();
+            let is_torn = size.map_err(|error| self.target.to_error(error))? != self.at;
+            if text.is_empty() && !is_torn {
+                return Ok(());
+            }
+        }
+        self.begin_copy()?.write(text)
+    }
+
+    /// Begins the copy with its head and all that is whole in the file.
+    fn begin_copy(&mut self) -> Result<&mut FileReplacement, ThreadFileError> {
+        let copy = match self.copy.take() {
+            Some(copy) => copy,
+            None => {
+                let mut copy = self.target.begin_replacement()?;
+                let mut from = self.target.head.len() as u64;
+                while from < self.at {
+                    let count = (self.at - from).min(COPIED_BYTES);
+                    let part = tail::read_at(&mut *self.file, from, count);
+                    let part = part.map_err(|error| self.target.to_error(error))?;
+                    if part.is_empty() {
+                        return Err(self.target.to_error(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                    copy.write(&part)?;
+                    from += part.len() as u64;
+                }
+                copy
+            }
+        };
+        Ok(self.copy.insert(copy))
+    }
+
+    /// Makes the appended part durable, then writes the manifest, which counts it. Returns false if
+    /// another process put a file in the place of this one meanwhile.
     ///
     /// # Errors
     /// Those of the file.
-    pub fn finish(mut self) -> Result<(), ThreadFileError> {
+    pub fn finish(mut self) -> Result<bool, ThreadFileError> {
+        if self.target.place.is_shared() {
+            if self.manifest.is_some() {
+                self.begin_copy()?;
+            }
+            return match self.copy {
+                Some(copy) => copy.commit().map(|()| true),
+                None => Ok(true),
+            };
+        }
         let manifest = self.manifest.as_deref();
         let written = write_manifest(&mut *self.file, manifest, self.changed);
-        written.map_err(|error| self.target.to_error(error))
+        written.map_err(|error| self.target.to_error(error))?;
+        let was_written = self.changed || self.manifest.is_some();
+        Ok(!was_written || self.is_in_place()?)
+    }
+
+    fn is_in_place(&mut self) -> Result<bool, ThreadFileError> {
+        let own = self.file.details();
+        let own = own.map_err(|error| self.target.to_error(error))?;
+        let name = self.target.document.file_name();
+        let found = self.target.place.check_file(name)?;
+        Ok(found.is_some_and(|found| found.identity == own.identity))
     }
 }
 

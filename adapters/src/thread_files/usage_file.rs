@@ -33,6 +33,52 @@ pub struct UsageLine<'a> {
     pub result: &'a str,
 }
 
+/// A reply of a model that is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoggedReply<'a> {
+    /// Id of the thread.
+    pub thread: &'a str,
+    /// Its agent, if it has one.
+    pub agent: Option<&'a str>,
+    /// Version of the entry that holds the reply.
+    pub version: u64,
+}
+
+/// An event of a history, as `history.events` tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyEvent {
+    /// Version of its entry.
+    pub version: u64,
+    /// Its type.
+    pub kind: String,
+    /// When it was committed: seconds and nanoseconds.
+    pub time: (i64, u32),
+    /// The event, JSON as it is stored.
+    pub body: String,
+}
+
+/// Returns the lines of a reply, among whose events these are.
+///
+/// # Errors
+/// If an event `result` is not what one is.
+pub fn usage_lines(
+    reply: LoggedReply<'_>,
+    events: &[ReplyEvent],
+) -> Result<Vec<Vec<u8>>, serde_json::Error> {
+    let own = |event: &&ReplyEvent| event.kind == "result" && event.version == reply.version;
+    let lines = events.iter().filter(own).map(|event| {
+        let line = UsageLine {
+            thread: reply.thread,
+            agent: reply.agent,
+            version: reply.version,
+            time: event.time,
+            result: &event.body,
+        };
+        line.to_bytes()
+    });
+    lines.filter_map(Result::transpose).collect()
+}
+
 /// The event `result` as it is stored.
 #[derive(Deserialize)]
 struct ResultEvent {

@@ -37,6 +37,7 @@ pub fn run<H: CommandHost>(
         out_styled: false,
         err_styled: false,
         columns: || None,
+        is_native: false,
         now: None,
     };
     let mut screen = OutputScreen::new(streams.out, streams.err, properties);

@@ -15,6 +15,7 @@ use crate::printable;
 use crate::style::{StyledLine, TextRole};
 use jiff::Timestamp;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write};
 use threadkeep_units::printable::escape_json;
 
@@ -35,9 +36,19 @@ pub struct StreamProperties {
     pub err_styled: bool,
     /// Returns the columns of the terminal that standard error is, if they are known.
     pub columns: fn() -> Option<usize>,
+    /// True for the native program; false for one that has not all of its commands.
+    pub is_native: bool,
     /// The instant to which relative times refer; none is the clock.
     pub now: Option<Timestamp>,
 }
+
+/// The words of this crate for the program that has all of the commands.
+const NATIVE_PROGRAM: &str = "native program";
+
+/// The commands that only the native program has.
+pub const NATIVE_COMMANDS: [&str; 7] = [
+    "chat", "doctor", "audit", "import", "copy", "prune", "repair",
+];
 
 /// Standard output and standard error.
 pub struct OutputScreen {
@@ -174,6 +185,30 @@ impl OutputScreen {
         }
     }
 
+    /// Returns a text of the program's own that may name a command line as the next step. Where
+    /// such a command is the native program's alone, the text says so.
+    pub fn name_native<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let names = |command: &str| {
+            let line = format!("threadkeep {command}");
+            let mut found = text.match_indices(&line);
+            found.any(|(at, _)| {
+                let after = text[at + line.len()..].chars().next();
+                !after.is_some_and(|letter| letter.is_alphanumeric() || letter == '-')
+            })
+        };
+        let is_said = self.properties.is_native || text.contains(NATIVE_PROGRAM);
+        let named = NATIVE_COMMANDS.into_iter().find(|command| names(command));
+        match named.filter(|_| !is_said) {
+            None => Cow::Borrowed(text),
+            Some("chat") => Cow::Owned(format!(
+                "{text} (`chat` is a command of the native program; here: resume THREAD MESSAGE)"
+            )),
+            Some(command) => Cow::Owned(format!(
+                "{text} (`{command}` is a command of the native program)"
+            )),
+        }
+    }
+
     /// The properties of standard input and output.
     pub fn properties(&self) -> StreamProperties {
         self.properties
@@ -283,7 +318,11 @@ impl OutputScreen {
         // line.
         self.leave_answer_line();
         // It stays one line: what a file or a model wrote in it must not pass for another.
-        let _ = writeln!(self.err, "{}", line.render(self.properties.err_styled));
+        let rendered = line.render(self.properties.err_styled);
+        let plain = line.render(false);
+        let named = self.name_native(&plain);
+        let added = named.strip_prefix(&*plain).unwrap_or_default();
+        let _ = writeln!(self.err, "{rendered}{added}");
     }
 
     /// Shows a line that the next one replaces, on a terminal; nothing elsewhere, or while an
@@ -355,7 +394,10 @@ impl OutputScreen {
     /// Prints a fault and returns its exit code.
     pub fn print_fault(&mut self, fault: &CommandFault) -> CommandExit {
         if self.properties.json {
-            self.print_document(fault);
+            let mut fault = fault.clone();
+            fault.message = self.name_native(&fault.message).into_owned();
+            fault.hint = fault.hint.map(|hint| self.name_native(&hint).into_owned());
+            self.print_document(&fault);
             return fault.exit;
         }
         self.print_err_fault(&fault.message, fault.hint.as_deref());
@@ -394,6 +436,10 @@ impl OutputScreen {
                 self.write_out(format!("{}\n", text.trim_end()).as_bytes());
                 for (name, value) in details {
                     self.write_out(format!("{name:<9}  {value}\n").as_bytes());
+                }
+                if !self.properties.is_native {
+                    let native = NATIVE_COMMANDS.join(", ");
+                    self.note(&format!("the native program alone has: {native}"));
                 }
             }
             ParseReply::Wrong { plain, .. } => {

@@ -10,14 +10,9 @@
 //! deleted. The next writer goes on from it as after a crash.
 
 use super::references::list_loose_blobs;
-use super::{BLOB, BlobError, BlobState, UnreferencedBlob, blob_key};
+use super::{BLOB, BLOB_GRACE, BlobError, BlobState, UnreferencedBlob, blob_key};
 use crate::clock::ClockTime;
 use crate::storage::{CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageBackend};
-use std::time::Duration;
-
-/// Time for which a blob that nothing names stays. No call of a tool, no lease and no run of a
-/// command goes on for as long between a blob and its message.
-pub const BLOB_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Removes the blobs of a store that nothing names and that no host has stored for [`BLOB_GRACE`],
 /// of one chain or of all; with `dry_run` it only names them. One whose record says no time stays.

@@ -2,6 +2,7 @@
 //! leaves, or an outcome that was never submitted.
 
 use super::{BLOB, BlobError, BlobState};
+use crate::error::CallError;
 use crate::storage::{PAGE_ENTRIES_MAX, RecordPage, StorageBackend, StoredRecord};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -51,7 +52,8 @@ pub(super) fn list_loose_blobs(storage: &dyn StorageBackend) -> Result<Vec<Loose
         let Some((chain, hash)) = name.split_once('\u{1}') else {
             return Ok(());
         };
-        let state = stored.and_then(|stored| BlobState::read(name, &stored.value).ok());
+        let state =
+            stored.and_then(|stored| BlobState::read::<CallError>(name, &stored.value).ok());
         // Of one that was removed the record stays.
         if state.as_ref().is_some_and(|state| state.written == 0) {
             return Ok(());

@@ -3,7 +3,11 @@
 use super::*;
 use crate::clock::ClockTime;
 use crate::storage::memory::MemoryStore;
-use crate::storage::{CommitOp, RecordExpectation, StorageError, StorageQuota};
+use crate::storage::{CommitOp, RecordExpectation, RecordKey, StorageError, StorageQuota};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+use stored::{LINE_BYTES, hex_digest};
 
 const CHAIN: &str = "Tour-1";
 
@@ -50,7 +54,8 @@ fn at(hours: i64) -> ClockTime {
 }
 
 fn state(store: &MemoryStore, bytes: &[u8]) -> Option<(u64, BlobState)> {
-    read_state(store, &blob_key(CHAIN, &hex_digest(bytes))).expect("it can be read")
+    stored::read_state::<CallError>(store, &blob_key(CHAIN, &hex_digest(bytes)))
+        .expect("it can be read")
 }
 
 #[test]

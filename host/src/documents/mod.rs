@@ -7,18 +7,20 @@
 //! records before anything is appended; an edit in the middle is found only by `check`.
 //!
 //! `state.json` and its copies are made on other occasions: [`checkpoints`]; `check` compares it,
-//! too. The component alone decides the content of a document.
+//! too. The component alone decides the content of a document. How they are written is
+//! [`DocumentFiles`]'s, which blocks and is shared with hosts without a runtime; here it gets the
+//! threads of a runtime, a bound of their number, and one of them for each thread's documents.
 
 mod background_queue;
 mod blob_files;
 pub mod checkpoints;
-mod transcript;
+mod tenant_records;
 mod usage;
 mod writer;
 
 #[doc(hidden)]
 pub use crate::thread_files::WriteFault;
-pub use crate::thread_files::{Document, DocumentState, USAGE_FILE};
+pub use crate::thread_files::{Document, DocumentState, RefreshReport, USAGE_FILE};
 pub use background_queue::FlushReport;
 pub use blob_files::{BLOBS_DIR, blob_file_name};
 pub use usage::{UsageLog, usage_log_bytes};
@@ -28,20 +30,16 @@ use crate::authority::AuthorityError;
 use crate::error::CallError;
 use crate::library::LibraryError;
 use crate::tenant::{PAGE_THREADS_MAX, Tenant};
-use crate::thread_files::{
-    DocumentDirectory, MissingDirectory, ThreadFileError, check_thread_file, write_thread_file,
-};
-use crate::thread_path::path_of;
-use crate::wit::{self, Instant, registry, transcript::Piece};
+use crate::thread_files::{DocumentFiles, MissingDirectory, ThreadFileError};
+use crate::wit::{self, Instant, registry};
 use cap_std::fs::Dir;
-use checkpoints::CheckpointSettings;
+use checkpoints::{CheckpointSettings, check_checkpoint};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use tenant_records::TenantRecords;
 use threadkeep_storage::directory::GrantedDirectory;
 use threadkeep_units::time::rfc3339_seconds;
-use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
-use transcript::Transcript;
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 /// Number of locks that keep two refreshes of one thread apart inside a process. Two threads may
 /// share a lock and wait for each other; with this many that is rare, and the table never grows.
@@ -49,6 +47,8 @@ const STRIPES: usize = 64;
 /// Most threads whose documents are processed at once; the others wait. Each keeps a thread of the
 /// runtime busy with files, and more than this write no faster to one disk.
 const CONCURRENT_MAX: usize = 8;
+/// Random bytes of the name of a writer.
+const WRITER_BYTES: usize = 8;
 
 /// Most failures that a report names; the others are counted.
 pub const FAILURES_MAX: usize = 100;
@@ -67,15 +67,6 @@ pub struct DocumentStates {
     /// True if `state.json` is older than its thread, which has stopped, and no save of it is under
     /// way: that save has failed, and nothing brings it up to date.
     pub is_checkpoint_overdue: bool,
-}
-
-/// The result of a refresh or a repair.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefreshReport {
-    /// The version that all three documents reach at least.
-    pub version: u64,
-    /// Transcripts whose file could not be continued and was rebuilt.
-    pub rebuilt: Vec<Document>,
 }
 
 /// The result of [`ThreadDocuments::repair_all`].
@@ -154,9 +145,11 @@ pub struct ThreadDocuments {
 struct DocumentsState {
     tenant: Tenant,
     threads: GrantedDirectory,
+    /// Name of this writer, for directories that cannot be locked.
+    writer: String,
     fault: Option<WriteFault>,
-    stripes: [Mutex<()>; STRIPES],
-    permits: Semaphore,
+    stripes: [Arc<Mutex<()>>; STRIPES],
+    permits: Arc<Semaphore>,
 }
 
 impl ThreadDocuments {
@@ -168,14 +161,17 @@ impl ThreadDocuments {
     /// As [`ThreadDocuments::new`], with a fault that a test plants at the writing of whole files.
     #[doc(hidden)]
     pub fn with_fault(tenant: Tenant, threads: Dir, fault: Option<WriteFault>) -> Self {
-        let stripes = std::array::from_fn(|_| Mutex::new(()));
+        let mut writer = [0; WRITER_BYTES];
+        // Without random bytes, writers that cannot lock a directory are not told apart.
+        let _ = getrandom::fill(&mut writer);
         Self {
             inner: Arc::new(DocumentsState {
                 tenant,
                 threads: GrantedDirectory::new(threads),
+                writer: writer.iter().map(|byte| format!("{byte:02x}")).collect(),
                 fault,
-                stripes,
-                permits: Semaphore::new(CONCURRENT_MAX),
+                stripes: std::array::from_fn(|_| Arc::default()),
+                permits: Arc::new(Semaphore::new(CONCURRENT_MAX)),
             }),
         }
     }
@@ -193,15 +189,6 @@ impl ThreadDocuments {
         CheckpointSettings::load(&*self.inner.tenant.context().library)
     }
 
-    /// The time by the tenant's clock.
-    fn now(&self) -> SystemTime {
-        let now = self.inner.tenant.context().clock.now();
-        let since = Duration::new(u64::try_from(now.seconds).unwrap_or(0), now.nanos);
-        SystemTime::UNIX_EPOCH
-            .checked_add(since)
-            .unwrap_or(SystemTime::UNIX_EPOCH)
-    }
-
     /// Brings the documents of a thread up to its head. Each document is written even if another
     /// one fails.
     ///
@@ -209,7 +196,8 @@ impl ThreadDocuments {
     /// The first failure. Every document is then unchanged, up to date, or torn at its end, which
     /// the next refresh repairs.
     pub async fn refresh(&self, thread: &str) -> Result<RefreshReport, DocumentError> {
-        self.write_documents(thread, false).await
+        self.run_on_files(thread, |files, thread| files.refresh(thread, false))
+            .await
     }
 
     /// Rebuilds the documents of a thread, whatever their files hold now. A `state.json` that was
@@ -218,7 +206,8 @@ impl ThreadDocuments {
     /// # Errors
     /// As [`ThreadDocuments::refresh`] and [`ThreadDocuments::save_checkpoint`].
     pub async fn repair(&self, thread: &str) -> Result<RefreshReport, DocumentError> {
-        let report = self.write_documents(thread, true).await?;
+        let report = self.run_on_files(thread, |files, thread| files.refresh(thread, true));
+        let report = report.await?;
         self.repair_checkpoint(thread).await?;
         Ok(report)
     }
@@ -261,122 +250,72 @@ impl ThreadDocuments {
     /// # Errors
     /// If the records or the files cannot be read, or an entry is not a regular file.
     pub async fn check(&self, thread: &str) -> Result<DocumentStates, DocumentError> {
-        let _turn = self.acquire_permit(thread).await;
-        let opened = self.open_directory(thread, MissingDirectory::Leave).await?;
-        let Some((place, thread)) = opened else {
-            return Ok(DocumentStates {
-                thread: DocumentState::Missing,
-                jsonl: DocumentState::Missing,
-                markdown: DocumentState::Missing,
-                checkpoint: DocumentState::Missing,
-                is_checkpoint_overdue: false,
-            });
-        };
-        let path = path_of(&thread);
-        let record = self.render_thread(&place).await?;
-        let tenant = &self.inner.tenant;
-        let jsonl = Transcript::new_jsonl(tenant, &place, &path).await?;
-        let markdown = Transcript::new_markdown(tenant, &place, record.version, &path);
-        let checked = self.check_checkpoint(&place).await?;
-        Ok(DocumentStates {
-            thread: run_blocking({
-                let place = Arc::clone(&place);
-                move || Ok(check_thread_file(&place, record.text.as_bytes())?)
+        let check = |files: &TenantFiles<'_>, thread: &str| {
+            let opened = files.open_directory(thread, MissingDirectory::Leave)?;
+            let Some((place, thread)) = opened else {
+                return Ok(DocumentStates {
+                    thread: DocumentState::Missing,
+                    jsonl: DocumentState::Missing,
+                    markdown: DocumentState::Missing,
+                    checkpoint: DocumentState::Missing,
+                    is_checkpoint_overdue: false,
+                });
+            };
+            let states = files.check(&place, &thread)?;
+            let checkpoint = check_checkpoint(files, &place)?;
+            Ok(DocumentStates {
+                thread: states.thread,
+                jsonl: states.jsonl,
+                markdown: states.markdown,
+                checkpoint: checkpoint.state,
+                is_checkpoint_overdue: checkpoint.is_overdue,
             })
-            .await?,
-            jsonl: jsonl.check().await?,
-            markdown: markdown.check().await?,
-            checkpoint: checked.state,
-            is_checkpoint_overdue: checked.is_overdue,
-        })
+        };
+        self.run_on_files(thread, check).await
     }
 
-    async fn write_documents(
+    /// Does work on the files of a thread, on a thread of the runtime that may block. Nothing else
+    /// of this process works on them meanwhile, even if the caller waits no longer.
+    async fn run_on_files<T: Send + 'static>(
         &self,
         thread: &str,
-        rebuild: bool,
-    ) -> Result<RefreshReport, DocumentError> {
-        let _turn = self.acquire_permit(thread).await;
-        let opened = self.open_directory(thread, MissingDirectory::Make).await?;
-        let (place, thread) = opened.ok_or(DocumentError::Abandoned)?;
-        let path = path_of(&thread);
-        let record = self.render_thread(&place).await?;
-        let (version, mut rebuilt) = (record.version, Vec::new());
-        let there = Arc::clone(&place);
-        let written =
-            run_blocking(move || Ok(write_thread_file(&there, record.text.as_bytes())?)).await;
-        let tenant = &self.inner.tenant;
-        let jsonl = match Transcript::new_jsonl(tenant, &place, &path).await {
-            Ok(jsonl) => update_transcript(&jsonl, Document::Jsonl, rebuild, &mut rebuilt).await,
-            Err(error) => Err(error),
-        };
-        let markdown = Transcript::new_markdown(tenant, &place, version, &path);
-        let markdown =
-            update_transcript(&markdown, Document::Markdown, rebuild, &mut rebuilt).await;
-        written.and(jsonl).and(markdown)?;
-        Ok(RefreshReport { version, rebuilt })
+        work: impl FnOnce(&TenantFiles<'_>, &str) -> Result<T, DocumentError> + Send + 'static,
+    ) -> Result<T, DocumentError> {
+        let turn = self.acquire_permit(thread).await;
+        let (inner, thread) = (Arc::clone(&self.inner), thread.to_owned());
+        let records = TenantRecords::new(&inner.tenant);
+        run_blocking(move || {
+            let files = DocumentFiles {
+                records: &records,
+                threads: &inner.threads,
+                writer: &inner.writer,
+                fault: inner.fault.clone(),
+            };
+            let done = work(&files, &thread);
+            drop(turn);
+            done
+        })
+        .await
     }
 
     /// Waits until no other task works on the documents of this thread, and for one of the permits.
     async fn acquire_permit(
         &self,
         thread: &str,
-    ) -> (MutexGuard<'_, ()>, Option<SemaphorePermit<'_>>) {
+    ) -> (OwnedMutexGuard<()>, Option<OwnedSemaphorePermit>) {
         let mut hasher = DefaultHasher::new();
         thread.to_ascii_lowercase().hash(&mut hasher);
         let stripe = hasher.finish() % STRIPES as u64;
-        let turn = self.inner.stripes[stripe as usize].lock().await;
+        let stripe = Arc::clone(&self.inner.stripes[stripe as usize]);
+        let turn = stripe.lock_owned().await;
         // The semaphore is never closed.
-        (turn, self.inner.permits.acquire().await.ok())
-    }
-
-    /// Opens the directory of a thread, under its id in the case of its record; returns the thread,
-    /// too.
-    async fn open_directory(
-        &self,
-        thread: &str,
-        absent: MissingDirectory,
-    ) -> Result<Option<(Arc<DocumentDirectory>, wit::Thread)>, DocumentError> {
-        let record = self.inner.tenant.get(thread).await?;
-        let id = record.id.clone();
-        if !id.eq_ignore_ascii_case(thread) {
-            return Err(DocumentError::Component(
-                "it names another thread than it was asked for",
-            ));
-        }
-        let inner = Arc::clone(&self.inner);
-        let place =
-            run_blocking(move || Ok(DocumentDirectory::open(&inner.threads, &id, absent)?)).await?;
-        let fault = self.inner.fault.clone();
-        Ok(place.map(|place| (Arc::new(place.with_fault(fault)), record)))
-    }
-
-    /// Reads the content of `thread.json`. Called while the directory is locked, so that no older
-    /// content follows a newer one.
-    async fn render_thread(&self, place: &DocumentDirectory) -> Result<Piece, DocumentError> {
-        let what = Document::Thread.component_name();
-        Ok(self
-            .inner
-            .tenant
-            .render(place.id(), what, None, 0, None)
-            .await?)
+        let permit = Arc::clone(&self.inner.permits).acquire_owned().await;
+        (turn, permit.ok())
     }
 }
 
-async fn update_transcript(
-    transcript: &Transcript<'_>,
-    document: Document,
-    rebuild: bool,
-    rebuilt: &mut Vec<Document>,
-) -> Result<(), DocumentError> {
-    if rebuild {
-        transcript.rebuild().await?;
-        rebuilt.push(document);
-    } else if transcript.refresh().await? {
-        rebuilt.push(document);
-    }
-    Ok(())
-}
+/// The files of a tenant's documents.
+type TenantFiles<'a> = DocumentFiles<'a, TenantRecords>;
 
 /// Runs blocking file work off the async runtime's own threads.
 async fn run_blocking<T: Send + 'static>(

@@ -14,7 +14,9 @@ use crate::authority::AuthorityError;
 use crate::driver::{AfterRun, DurableReply, EndedRun};
 use crate::models::BoxFuture;
 use crate::tenant::Tenant;
-use crate::thread_files::{USAGE_FILE, UsageLine, append_usage_line, usage_file_bytes};
+use crate::thread_files::{
+    LoggedReply, ReplyEvent, USAGE_FILE, append_usage_line, usage_file_bytes, usage_lines,
+};
 use cap_std::fs::Dir;
 use std::error::Error;
 use std::sync::Arc;
@@ -38,20 +40,18 @@ impl UsageLog {
         let before = replied.version.saturating_sub(1);
         let page = self.tenant.events(&replied.thread, before, 1, None);
         let page = page.await?;
-        for event in page.events.iter().filter(|event| event.kind == "result") {
-            if event.version != replied.version {
-                continue;
-            }
-            let line = UsageLine {
-                thread: &replied.thread,
-                agent: replied.agent.as_deref(),
-                version: replied.version,
-                time: (event.time.seconds, event.time.nanos),
-                result: &event.body,
-            };
-            let Some(line) = line.to_bytes()? else {
-                continue;
-            };
+        let events = page.events.into_iter().map(|event| ReplyEvent {
+            version: event.version,
+            kind: event.kind,
+            time: (event.time.seconds, event.time.nanos),
+            body: event.body,
+        });
+        let reply = LoggedReply {
+            thread: &replied.thread,
+            agent: replied.agent.as_deref(),
+            version: replied.version,
+        };
+        for line in usage_lines(reply, &events.collect::<Vec<_>>())? {
             let threads = Arc::clone(&self.threads);
             run_blocking(move || Ok(append_usage_line(&*threads, &line)?)).await?;
         }

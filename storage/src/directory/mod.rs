@@ -6,6 +6,8 @@
 
 mod authority_error;
 mod checked_tree;
+#[cfg(target_os = "wasi")]
+mod descriptor_tree;
 #[cfg(feature = "cap-std")]
 mod granted;
 mod preopened;
@@ -15,6 +17,8 @@ pub use authority_error::AuthorityError;
 pub use checked_tree::{
     open_checked_file, open_child_tree, open_or_create_tree, read_bounded_file,
 };
+#[cfg(target_os = "wasi")]
+pub use descriptor_tree::DescriptorTree;
 #[cfg(feature = "cap-std")]
 pub use granted::{GrantedDirectory, create_private_dir, open_private, without_waiting};
 pub use preopened::PreopenedDirectory;

@@ -4,6 +4,7 @@ use super::stock_command::{BundleProject, OFFLINE, bundle_path};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use threadkeep_tests::stock_wasmtime::program;
 
 /// The output of a command, and its exit code.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ const GRANTED: [&str; 4] = [
 
 /// Runs a command of the bundle; `input` is its standard input.
 fn run_bundle(directory: &Path, granted: &[&str], arguments: &str, input: &str) -> CommandEnd {
-    let mut command = Command::new("wasmtime");
+    let mut command = Command::new(program());
     command
         .current_dir(directory)
         .arg("run")

@@ -2,8 +2,10 @@
 
 use super::stock_command::BundleProject;
 use std::io::Read;
-use std::time::Duration;
+use std::process::Stdio;
+use std::time::Instant;
 use threadkeep_tests::soak::repetitions;
+use threadkeep_tests::stock_wasmtime::PrecompiledBundle;
 
 /// Bundles that are killed.
 const KILLS: u32 = 10;
@@ -13,9 +15,15 @@ fn killed_bundles_lose_no_acknowledged_commit() {
     let Some(bundle) = BundleProject::new() else {
         return;
     };
+    let precompiled = PrecompiledBundle::compile();
     bundle.create("one");
+    let project = bundle.project.path();
+    let began = Instant::now();
+    let looked = precompiled.invocation(project, "get(\"one\")").output();
+    assert!(looked.unwrap().stdout.starts_with(b"ok("));
+    let usual = began.elapsed();
     let mut acknowledged = Vec::new();
-    let kills = u64::from(repetitions(KILLS));
+    let kills = repetitions(KILLS);
     for n in 0..kills {
         let event = format!(
             "{:?}",
@@ -25,9 +33,11 @@ fn killed_bundles_lose_no_acknowledged_commit() {
             "append(\"one\", none, any, {{events: [{event}], patches: [], operations: [], \
              request: some(\"r{n}\")}})"
         );
-        let mut child = bundle.start(&call);
-        // A call takes some 100 ms; the moments are spread over it.
-        std::thread::sleep(Duration::from_millis(20 + 180 * n / kills));
+        let mut command = precompiled.invocation(project, &call);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        // The moments are spread over a call and the time after it.
+        std::thread::sleep(usual * 3 * n / (2 * kills));
         let _ = child.kill();
         let mut out = String::new();
         child
@@ -53,6 +63,7 @@ fn killed_bundles_lose_no_acknowledged_commit() {
             "{name} of {acknowledged:?}"
         );
     }
+    assert!(!acknowledged.is_empty(), "none had answered");
     println!(
         "{} of {kills} bundles had answered before they were killed",
         acknowledged.len()

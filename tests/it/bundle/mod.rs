@@ -2,6 +2,7 @@
 //! and a store that it shares with native processes.
 
 mod commands;
+mod documents;
 mod file_tools;
 mod killed_bundles;
 mod library_files;
@@ -10,3 +11,4 @@ mod providers;
 mod refusals;
 mod shared_store;
 mod stock_command;
+mod writers_at_once;

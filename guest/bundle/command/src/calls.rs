@@ -13,9 +13,9 @@ mod bindings {
         reason = "generated from wit/, where the documentation is"
     )]
     wit_bindgen::generate!({
-        path: "../../../wit",
+        path: ["../../../wit", "../wit"],
         inline: "
-            package threadkeep:bundle;
+            package threadkeep:bundle-command;
 
             world command {
                 import threadkeep:threads/clock@0.1.0;
@@ -28,13 +28,15 @@ mod bindings {
                 import threadkeep:threads/transcript@0.1.0;
                 import threadkeep:threads/runner@0.1.0;
                 import threadkeep:threads/maintenance@0.1.0;
+                import threadkeep:bundle/host@0.1.0;
             }
         ",
-        world: "threadkeep:bundle/command",
+        world: "threadkeep:bundle-command/command",
         generate_all,
     });
 }
 
+pub use bindings::threadkeep::bundle::host as bundle_host;
 pub use bindings::threadkeep::threads::{
     clock, continuation, history, ledger, library, maintenance, random, registry, runner,
     transcript, types,
@@ -69,6 +71,23 @@ pub fn call<A: ConvertRecord<B>, B>(export: impl Fn() -> Result<A, types::Error>
         repeats += 1;
         sleep(wait);
         wait *= 2;
+    }
+}
+
+/// Makes a call whose answer is read as the bindings have it.
+///
+/// # Errors
+/// As [`call`].
+pub fn call_plain<T>(export: impl Fn() -> Result<T, types::Error>) -> CallResult<T> {
+    call(|| export().map(PlainAnswer))
+}
+
+/// An answer that is read as the bindings have it.
+struct PlainAnswer<T>(T);
+
+impl<T> ConvertRecord<T> for PlainAnswer<T> {
+    fn convert(self) -> T {
+        self.0
     }
 }
 

@@ -1,10 +1,12 @@
 //! The project in the granted directory: the calls of commands, over the component's interfaces.
 
 use crate::calls::{
-    ConvertRecord, call, clock, continuation, history, ledger, library, maintenance, random,
-    registry, runner, transcript, types,
+    ConvertRecord, call, call_plain, clock, continuation, history, ledger, library, maintenance,
+    random, registry, runner, transcript, types,
 };
-use std::path::Path;
+use crate::documents::{BundleDocuments, DocumentFault};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 use threadkeep_cli::command::inner_run::{self, InnerRuns};
@@ -37,14 +39,42 @@ const WAIT_TIME_MAX: Duration = Duration::from_secs(30);
 pub struct GrantedProject {
     /// True if it has no store, and none is to be made: no call is made then.
     is_empty: bool,
+    /// The directory that is granted.
+    root: PathBuf,
+    /// The documents of its threads, opened at first use: only then there is a directory for them.
+    documents: RefCell<Option<BundleDocuments>>,
 }
 
 impl GrantedProject {
-    /// The project whose threads are in this directory.
-    pub fn new(threads: &Path, creates: bool) -> Self {
+    /// The project in this directory.
+    pub fn new(root: &Path, creates: bool) -> Self {
+        let threads = root.join(".ai").join("threads");
         let is_there = |name: &&str| std::fs::symlink_metadata(threads.join(name)).is_ok();
         Self {
             is_empty: !creates && !STORE_NAMES.iter().any(is_there),
+            root: root.to_owned(),
+            documents: RefCell::default(),
+        }
+    }
+
+    /// Does work on the documents. A failure is a warning: the records are what counts.
+    fn write_documents(
+        &self,
+        thread: &str,
+        screen: &mut OutputScreen,
+        work: impl FnOnce(&mut BundleDocuments) -> Result<(), DocumentFault>,
+    ) {
+        let mut opened = self.documents.borrow_mut();
+        let documents = match &mut *opened {
+            Some(documents) => Ok(documents),
+            missing => BundleDocuments::open(&self.root).map(|opened| missing.insert(opened)),
+        };
+        if let Err(error) = documents.and_then(work) {
+            screen.warn(&format!(
+                "the documents of {thread} are not up to date: {error}; the next command that \
+                 changes it writes them, and so does `threadkeep repair {thread}` of the native \
+                 program"
+            ));
         }
     }
 
@@ -289,7 +319,11 @@ impl ProjectThreads for GrantedProject {
         random::bytes(ID_BYTES)
     }
 
-    async fn refresh_documents(&self, _: &str, _: &mut OutputScreen) {}
+    async fn refresh_documents(&self, thread: &str, screen: &mut OutputScreen) {
+        if !self.is_empty {
+            self.write_documents(thread, screen, |documents| documents.refresh(thread));
+        }
+    }
 }
 
 /// Passes the ends of threads that are due on; returns false if there was none that could be.
@@ -343,19 +377,6 @@ fn sweep_thread(thread: &str) -> CallResult<Vec<UnreadableThread>> {
             return Ok(unreadable);
         }
     }
-}
-
-/// An answer that is read as the bindings have it.
-struct PlainAnswer<T>(T);
-
-impl<T> ConvertRecord<T> for PlainAnswer<T> {
-    fn convert(self) -> T {
-        self.0
-    }
-}
-
-fn call_plain<T>(export: impl Fn() -> Result<T, types::Error>) -> CallResult<T> {
-    call(|| export().map(PlainAnswer))
 }
 
 impl ThreadRuns for GrantedProject {
@@ -436,6 +457,19 @@ impl InnerRuns for GrantedProject {
         self.call_about(thread, || {
             runner::run(thread, input.as_deref(), holder, holder, steps)
         })
+    }
+
+    async fn follow_step(&self, tip: &Thread, screen: &mut OutputScreen) {
+        self.write_documents(&tip.id, screen, |documents| {
+            let logged = documents.log_replies();
+            logged.and(documents.save_step(tip))
+        });
+    }
+
+    async fn refresh_after_run(&self, thread: &str, screen: &mut OutputScreen) {
+        self.write_documents(thread, screen, |documents| {
+            documents.refresh_after_run(thread)
+        });
     }
 
     fn wait_until(&self, until: Option<UnixTime>) {

@@ -1,6 +1,6 @@
 //! The imports of the component, as exports of this one: translation only.
 
-use crate::{convert, file_tools, model, project};
+use crate::{convert, file_tools, model, project, replies};
 use threadkeep_adapters::library::{LibraryError, NAMES_MAX, TenantLibrary as _};
 use threadkeep_adapters::models::FailureKind;
 use threadkeep_storage::{BoundedRecords, StorageBackend as _};
@@ -13,9 +13,9 @@ mod bindings {
         reason = "generated from wit/, where the documentation is"
     )]
     wit_bindgen::generate!({
-        path: "../../../wit",
+        path: ["../../../wit", "../wit"],
         inline: "
-            package threadkeep:bundle;
+            package threadkeep:bundle-providers;
 
             world providers {
                 export threadkeep:threads/types@0.1.0;
@@ -25,14 +25,16 @@ mod bindings {
                 export threadkeep:threads/library@0.1.0;
                 export threadkeep:threads/llm@0.1.0;
                 export threadkeep:threads/tools@0.1.0;
+                export threadkeep:bundle/host@0.1.0;
             }
         ",
-        world: "threadkeep:bundle/providers",
+        world: "threadkeep:bundle-providers/providers",
     });
     export!(BundleProviders);
     use super::BundleProviders;
 }
 
+pub use bindings::exports::threadkeep::bundle::host as bundle_host;
 pub use bindings::exports::threadkeep::threads::{
     clock, library, llm, random, storage, tools, types,
 };
@@ -45,12 +47,12 @@ struct BundleProviders;
 
 impl storage::Guest for BundleProviders {
     fn get(keys: Vec<storage::Key>) -> Result<Vec<storage::Item>, storage::StorageError> {
-        let keys: Vec<_> = keys.into_iter().map(convert::key).collect();
+        let keys: Vec<_> = keys.into_iter().map(convert::key_from_wit).collect();
         let found = project::store()
             .and_then(|store| store.get(&keys))
             .and_then(BoundedRecords::check_all_fit);
-        let items = found.map_err(convert::storage_error)?;
-        Ok(items.into_iter().map(convert::item).collect())
+        let items = found.map_err(convert::storage_error_to_wit)?;
+        Ok(items.into_iter().map(convert::item_to_wit).collect())
     }
 
     fn scan(
@@ -62,8 +64,8 @@ impl storage::Guest for BundleProviders {
     ) -> Result<storage::Page, storage::StorageError> {
         project::store()
             .and_then(|store| store.scan(&collection, &start, &end, limit, reverse))
-            .map(convert::page)
-            .map_err(convert::storage_error)
+            .map(convert::page_to_wit)
+            .map_err(convert::storage_error_to_wit)
     }
 
     fn read_log(
@@ -75,20 +77,20 @@ impl storage::Guest for BundleProviders {
     ) -> Result<Vec<storage::Line>, storage::StorageError> {
         let lines = project::store()
             .and_then(|store| store.read_log(&log, &partition, start, limit, reverse))
-            .map_err(convert::storage_error)?;
-        Ok(lines.into_iter().map(convert::line).collect())
+            .map_err(convert::storage_error_to_wit)?;
+        Ok(lines.into_iter().map(convert::log_entry_to_wit).collect())
     }
 
     fn commit(
         ops: Vec<storage::Op>,
         how: storage::CommitFlags,
     ) -> Result<bool, storage::StorageError> {
-        let ops: Vec<_> = ops.into_iter().map(convert::op).collect();
+        let ops: Vec<_> = ops.into_iter().map(convert::op_from_wit).collect();
         let closing = how.contains(storage::CommitFlags::CLOSING);
         project::store()
             .and_then(|store| store.commit(&ops, closing))
-            .map(convert::is_committed)
-            .map_err(convert::storage_error)
+            .map(convert::outcome_to_wit)
+            .map_err(convert::storage_error_to_wit)
     }
 }
 
@@ -117,31 +119,36 @@ impl library::Guest for BundleProviders {
                 names.len()
             );
             let code = "too-many-names";
-            return Err(convert::library_error(LibraryError::Other {
+            return Err(convert::library_error_to_wit(LibraryError::Other {
                 code,
                 message,
             }));
         }
         let documents = project::library().documents(&kind, &names);
-        documents.map_err(convert::library_error)
+        documents.map_err(convert::library_error_to_wit)
     }
 
     fn names(kind: String) -> Result<Vec<String>, library::LibraryError> {
         let names = project::library().names(&kind);
-        names.map_err(convert::library_error)
+        names.map_err(convert::library_error_to_wit)
     }
 }
 
 impl llm::Guest for BundleProviders {
     fn complete(request: llm::Request) -> Result<llm::Completion, llm::LlmError> {
-        match model::complete(request) {
-            Ok(completion) => Ok(convert::completion(&completion.without_empty_texts())),
+        match model::complete(&request) {
+            Ok(completion) => {
+                replies::keep_reply(&request);
+                Ok(convert::completion_to_wit(
+                    &completion.without_empty_texts(),
+                ))
+            }
             Err(failure) => {
                 // The answer of `run` says that the run is suspended, and not why.
                 if failure.kind == FailureKind::Permanent && !failure.sent {
                     eprintln!("threadkeep: {}", failure.message);
                 }
-                Err(convert::failure(&failure))
+                Err(convert::failure_to_wit(&failure))
             }
         }
     }
@@ -150,5 +157,15 @@ impl llm::Guest for BundleProviders {
 impl tools::Guest for BundleProviders {
     fn call(calls: Vec<types::ToolCall>) -> Vec<types::ToolOutcome> {
         calls.into_iter().map(file_tools::call).collect()
+    }
+}
+
+impl bundle_host::Guest for BundleProviders {
+    fn take_replies() -> Vec<bundle_host::Reply> {
+        replies::take_replies()
+    }
+
+    fn read_blob(chain: String, hash: String) -> Option<Vec<u8>> {
+        replies::read_blob(&chain, &hash)
     }
 }

@@ -21,6 +21,4 @@ mod model;
 #[cfg(target_os = "wasi")]
 mod project;
 #[cfg(target_os = "wasi")]
-mod project_files;
-#[cfg(target_os = "wasi")]
-mod read_only_tree;
+mod replies;

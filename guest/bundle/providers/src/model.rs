@@ -1,7 +1,6 @@
 //! Model calls: answers of a script, or of the provider that the project's `models.yaml` names.
 
 use crate::project::{self, NO_DIRECTORY, PROVIDER_VARIABLE};
-use crate::project_files::ProjectFiles;
 use crate::{convert, exports::llm};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use threadkeep_adapters::library::models::{FieldOrigin, ModelTable, ProviderSpec, WireProtocol};
-use threadkeep_adapters::library::{LibraryError, LibraryFiles as _, files::SCRIPT_BYTES_MAX};
+use threadkeep_adapters::library::{LibraryError, files::SCRIPT_BYTES_MAX};
 use threadkeep_adapters::models::scripted::ScriptedModel;
 use threadkeep_adapters::models::{
     CALL_TIME, CompletionRequest, FailureKind, ModelCompletion, ModelFailure,
@@ -31,7 +30,7 @@ struct AnthropicWire;
 const SCRIPTED: &str = "scripted:";
 
 /// Makes one model call.
-pub fn complete(asked: llm::Request) -> Result<ModelCompletion, ModelFailure> {
+pub fn complete(asked: &llm::Request) -> Result<ModelCompletion, ModelFailure> {
     if let Some(provider) = project::environment().get(PROVIDER_VARIABLE) {
         let Some(file) = provider.strip_prefix(SCRIPTED) else {
             let message = format!(
@@ -171,7 +170,7 @@ fn kept_script(
 /// Reads a script of the person who runs the bundle, by its path below the granted directory.
 fn read_granted_script(file: &str) -> Result<String, ModelFailure> {
     let root =
-        ProjectFiles::root().ok_or_else(|| refuse("no_directory", NO_DIRECTORY.to_owned()))?;
+        project::root_files().ok_or_else(|| refuse("no_directory", NO_DIRECTORY.to_owned()))?;
     let path = file.trim_start_matches('/');
     let bytes = root
         .read(path, file, SCRIPT_BYTES_MAX)

@@ -1,6 +1,5 @@
 //! The project that the host has granted as `/`: its store and its library, opened at first use.
 
-use crate::project_files::{ProjectFiles, ROOT};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -10,9 +9,12 @@ use threadkeep_adapters::library::LibraryFiles;
 use threadkeep_adapters::library::files::FilesLibrary;
 use threadkeep_adapters::policy::{Policy, PolicyPreset};
 use threadkeep_storage::StorageError;
-use threadkeep_storage::directory::PreopenedDirectory;
+use threadkeep_storage::directory::{DescriptorTree, PreopenedDirectory};
 use threadkeep_storage::files::{FilesOptions, FilesStore};
 use threadkeep_units::project_layout::{FILES_STORE, SQLITE_STORE, STORE_CHOICE};
+
+/// The path under which the project is granted.
+const ROOT: &str = "/";
 
 /// Directories from the project's root to its store. None of them may be a link.
 const STORE_PATH: [&str; 3] = [".ai", "threads", FILES_STORE];
@@ -38,10 +40,7 @@ pub fn store() -> Result<&'static FilesStore, StorageError> {
 pub fn library() -> &'static FilesLibrary {
     static LIBRARY: OnceLock<FilesLibrary> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let files: Option<Box<dyn LibraryFiles>> = match ProjectFiles::root() {
-            Some(root) => root.open_directory(".ai", ".ai").unwrap_or_default(),
-            None => None,
-        };
+        let files = root_files().and_then(|root| root.open_directory(".ai", ".ai").unwrap_or(None));
         let policy = Policy::preset(PolicyPreset::Local);
         FilesLibrary::new(
             files,
@@ -50,6 +49,16 @@ pub fn library() -> &'static FilesLibrary {
             environment().for_providers(),
         )
     })
+}
+
+/// The project's directory, which can be read; `None` if the host grants none as [`ROOT`].
+pub fn root_tree() -> Option<DescriptorTree> {
+    DescriptorTree::read_only(ROOT)
+}
+
+/// The project's directory as a library reads it.
+pub fn root_files() -> Option<LibraryFiles> {
+    Some(LibraryFiles::new(Box::new(root_tree()?)))
 }
 
 /// The variables that the host passes.
@@ -62,7 +71,7 @@ pub fn environment() -> EnvironmentSnapshot {
 }
 
 fn open_store() -> Result<FilesStore, StorageError> {
-    if ProjectFiles::root().is_none() {
+    if root_tree().is_none() {
         return Err(refuse("no-directory", NO_DIRECTORY));
     }
     let mut path = PathBuf::from(ROOT);

@@ -130,9 +130,14 @@ impl CommandAnswer for DemoAnswer {
 
     /// Prints the next steps for the user: everything else was shown as it happened.
     fn print(&self, screen: &mut OutputScreen) {
-        screen.print_line(
-            "Your own: write .ai/directives/NAME.md, see what is missing with `threadkeep doctor`,",
-        );
+        let own = match screen.properties().is_native {
+            true => {
+                "Your own: write .ai/directives/NAME.md, see what is missing with `threadkeep \
+                 doctor`,"
+            }
+            false => "Your own: write .ai/directives/NAME.md,",
+        };
+        screen.print_line(own);
         screen.print_line("then `threadkeep run NAME`.");
     }
 }

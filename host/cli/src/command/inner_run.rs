@@ -40,6 +40,14 @@ pub trait InnerRuns: ProjectThreads {
         steps: u32,
     ) -> CallResult<String>;
 
+    /// Keeps in the files beside the records what the last call of `runner.run` has done; `tip` is
+    /// the thread that the run is in. A failure is a warning on the screen.
+    async fn follow_step(&self, tip: &Thread, screen: &mut OutputScreen);
+
+    /// Brings the documents of a thread that this process has run up to date. A failure is a
+    /// warning on the screen.
+    async fn refresh_after_run(&self, thread: &str, screen: &mut OutputScreen);
+
     /// Waits until this time; a moment, if none is given.
     fn wait_until(&self, until: Option<UnixTime>);
 }
@@ -115,12 +123,28 @@ pub async fn perform(
             _ => break Ok(()),
         }
     };
-    opened.refresh_documents(&shown.current, screen).await;
-    for link in &shown.parts.handed_off {
-        opened.refresh_documents(link, screen).await;
+    for thread in shown.list_changed(&tip).await {
+        opened.refresh_after_run(&thread, screen).await;
     }
     done.map_err(|error| fault::from_thread_call(opened, &shown.current, &error))?;
     shown.finish(screen).await
+}
+
+/// Lists the threads below one, as far as they can be read.
+async fn list_below(opened: &impl InnerRuns, top: &str) -> Vec<Thread> {
+    let (mut below, mut cursor) = (Vec::new(), None);
+    while let Ok(page) = opened.tree(top, cursor).await {
+        for branch in page.branches.iter().filter(|branch| branch.depth > 0) {
+            if let Ok(thread) = opened.get(&branch.thread).await {
+                below.push(thread);
+            }
+        }
+        cursor = page.cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    below
 }
 
 /// Gives a message an id, by which the thread takes it once however often the call is repeated.
@@ -163,12 +187,8 @@ impl<'a, T: InnerRuns> ShownRun<'a, T> {
     async fn begin(opened: &'a T, tip: &Thread, resumes: Option<String>) -> Self {
         let mut performed = BTreeMap::from([(tip.id.clone(), tip.version)]);
         // As far as they can be read: charges of the others are left out.
-        if let Ok(page) = opened.tree(&tip.id, None).await {
-            for branch in page.branches.into_iter().filter(|below| below.depth > 0) {
-                if let Ok(below) = opened.get(&branch.thread).await {
-                    performed.insert(below.id, below.version);
-                }
-            }
+        for below in list_below(opened, &tip.id).await {
+            performed.insert(below.id, below.version);
         }
         let mut stream = RunStream::new();
         stream.set_before(view::cost(&tip.cost), tip.context);
@@ -191,11 +211,43 @@ impl<'a, T: InnerRuns> ShownRun<'a, T> {
         }
     }
 
+    /// Lists the threads that have changed since the run began at `tip`: those that the run was in,
+    /// and those below.
+    async fn list_changed(&self, tip: &Thread) -> Vec<String> {
+        let mut changed = vec![self.current.clone()];
+        let mut add = |thread: &str| {
+            if !changed.iter().any(|known| known == thread) {
+                changed.push(thread.to_owned());
+            }
+        };
+        add(&tip.id);
+        for link in &self.parts.handed_off {
+            add(link);
+        }
+        for below in list_below(self.opened, &self.current).await {
+            let mut link = Some(below);
+            for _ in 0..LINKS_MAX {
+                let Some(record) = link.take() else { break };
+                let before = self.parts.performed.get(&record.id).copied();
+                if before != Some(record.version) {
+                    add(&record.id);
+                }
+                // A link that is new was handed over to by the one before it.
+                if let Some(previous) = record.previous.filter(|_| before.is_none_or(|at| at == 0))
+                {
+                    link = self.opened.get(&previous).await.ok();
+                }
+            }
+        }
+        changed
+    }
+
     /// Shows what a step has committed. `tip` is the thread that the run is in after it.
     async fn follow(&mut self, tip: &str, screen: &mut OutputScreen) -> CallResult<()> {
         for _ in 0..LINKS_MAX {
             let record = self.opened.get(&self.current).await?;
             self.show_entries(&record, screen).await?;
+            self.opened.follow_step(&record, screen).await;
             let next = record.next.clone().filter(|_| self.current != tip);
             let Some(next) = next.filter(|_| find_other_tip(&record).is_some()) else {
                 break;

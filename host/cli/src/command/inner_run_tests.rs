@@ -27,6 +27,7 @@ struct PlayedProject {
     entries: RefCell<Vec<(&'static str, Entry)>>,
     inputs: RefCell<Vec<Option<String>>>,
     waits: Cell<u32>,
+    refreshed: RefCell<Vec<String>>,
 }
 
 /// Defines calls that no run makes.
@@ -165,6 +166,12 @@ impl InnerRuns for PlayedProject {
             .extend(threads.map(|thread| (thread.id.clone(), thread)));
         self.entries.borrow_mut().extend(step.entries);
         Ok(step.answer.to_owned())
+    }
+
+    async fn follow_step(&self, _: &Thread, _: &mut OutputScreen) {}
+
+    async fn refresh_after_run(&self, thread: &str, _: &mut OutputScreen) {
+        self.refreshed.borrow_mut().push(thread.to_owned());
     }
 
     fn wait_until(&self, _: Option<UnixTime>) {

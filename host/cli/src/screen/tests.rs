@@ -35,6 +35,7 @@ pub(crate) fn screen(json: bool, terminal: bool) -> (OutputScreen, WrittenBytes,
         out_styled: false,
         err_styled: false,
         columns: || None,
+        is_native: true,
         now: "2026-03-10T12:00:00Z".parse().ok(),
     };
     let screen = OutputScreen::new(Box::new(out.clone()), Box::new(err.clone()), ends);
@@ -210,4 +211,37 @@ fn a_quiet_screen_has_answers_warnings_and_errors() {
     screen.report(&StyledLine::plain("needed"));
     assert_eq!(out.text(), "answer\n");
     assert_eq!(err.text(), "warning: careful\nneeded\n");
+}
+
+#[test]
+fn commands_of_the_native_program_are_named_as_such() {
+    let with = |is_native| {
+        let (mut screen, _, err) = screen(false, false);
+        screen.properties.is_native = is_native;
+        (screen, err)
+    };
+    for (line, is_named) in [
+        ("next: threadkeep chat a", true),
+        ("`threadkeep doctor` shows the models", true),
+        ("next: threadkeep resume a", false),
+        ("threadkeep auditors are none", false),
+        ("the native program has it: threadkeep copy", false),
+    ] {
+        let (mut native, native_err) = with(true);
+        native.note(line);
+        assert_eq!(native_err.text(), format!("{line}\n"));
+        let (mut other, other_err) = with(false);
+        other.note(line);
+        let shown = other_err.text();
+        assert_eq!(shown.contains("of the native program"), is_named, "{shown}");
+        assert!(shown.starts_with(line), "{shown}");
+    }
+    let fault = CommandFault::new("x", "wrong").with_hint("`threadkeep audit` tells");
+    let (mut other, err) = with(false);
+    other.print_fault(&fault);
+    assert!(
+        err.text().contains("command of the native program"),
+        "{}",
+        err.text()
+    );
 }

@@ -6,11 +6,12 @@
 
 use super::state_file::StateFile;
 use crate::authority::AuthorityError;
-use crate::documents::{DocumentError, DocumentState, ThreadDocuments, run_blocking};
-use crate::thread_files::{DocumentDirectory, STATE_BYTES_MAX, STATE_FILE};
-use crate::wit;
+use crate::documents::{DocumentError, DocumentState, TenantFiles};
+use crate::thread_files::{
+    DocumentDirectory, DocumentRecords, DocumentedThread, STATE_BYTES_MAX, STATE_FILE,
+    ThreadFileError,
+};
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use threadkeep_units::status::has_ended;
 
@@ -36,58 +37,53 @@ pub(in crate::documents) struct CheckedCheckpoint {
     pub is_overdue: bool,
 }
 
-impl ThreadDocuments {
-    /// Compares `state.json` in a thread's directory, which is locked, with the records.
-    pub(in crate::documents) async fn check_checkpoint(
-        &self,
-        place: &Arc<DocumentDirectory>,
-    ) -> Result<CheckedCheckpoint, DocumentError> {
-        let checked = |state| CheckedCheckpoint {
-            state,
-            is_overdue: false,
-        };
-        let there = Arc::clone(place);
-        let found = match run_blocking(move || Ok(there.read(STATE_FILE, STATE_BYTES_MAX)?)).await {
-            Ok(Some(found)) => found,
-            Ok(None) => return Ok(checked(DocumentState::Missing)),
-            Err(DocumentError::Authority(
-                AuthorityError::TooLarge { .. } | AuthorityError::HardLink { .. },
-            )) => return Ok(checked(DocumentState::Other)),
-            Err(error) => return Err(error),
-        };
-        let Some(file) = SavedText::read(found) else {
-            return Ok(checked(DocumentState::Other));
-        };
-        // The file was read first: the records can only be newer.
-        let (newest, version) = self.render_checkpoint(place.id(), None).await?;
-        let is_good = match file.version {
-            saved if saved > version => false,
-            saved if saved == version => file.equals_newest(&newest),
-            saved => {
-                let then = self.render_checkpoint(place.id(), Some(saved)).await;
-                match then {
-                    Ok((then, _)) => file.agrees_with(&then),
-                    Err(error) => return Err(error),
-                }
-            }
-        };
-        let state = match is_good {
-            false => DocumentState::Other,
-            true if file.version == version => DocumentState::Current,
-            true => DocumentState::Stale(file.version),
-        };
-        let thread = self.tenant().get(place.id()).await?;
-        let is_overdue = matches!(state, DocumentState::Stale(_)) && self.has_long_stopped(&thread);
-        Ok(CheckedCheckpoint { state, is_overdue })
-    }
+/// Compares `state.json` in a thread's directory, which is locked, with the records.
+pub(in crate::documents) fn check_checkpoint(
+    files: &TenantFiles<'_>,
+    place: &DocumentDirectory,
+) -> Result<CheckedCheckpoint, DocumentError> {
+    let checked = |state| CheckedCheckpoint {
+        state,
+        is_overdue: false,
+    };
+    let found = match place.read(STATE_FILE, STATE_BYTES_MAX) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(checked(DocumentState::Missing)),
+        Err(ThreadFileError::Authority(
+            AuthorityError::TooLarge { .. } | AuthorityError::HardLink { .. },
+        )) => return Ok(checked(DocumentState::Other)),
+        Err(error) => return Err(error.into()),
+    };
+    let Some(file) = SavedText::read(found) else {
+        return Ok(checked(DocumentState::Other));
+    };
+    // The file was read first: the records can only be newer.
+    let (newest, version) = files.render_checkpoint(place.id(), None)?;
+    let is_good = match file.version {
+        saved if saved > version => false,
+        saved if saved == version => file.equals_newest(&newest),
+        saved => {
+            let (then, _) = files.render_checkpoint(place.id(), Some(saved))?;
+            file.agrees_with(&then)
+        }
+    };
+    let state = match is_good {
+        false => DocumentState::Other,
+        true if file.version == version => DocumentState::Current,
+        true => DocumentState::Stale(file.version),
+    };
+    let thread = files.records.read_thread(place.id())?;
+    let now = files.records.now();
+    let is_overdue = matches!(state, DocumentState::Stale(_)) && has_long_stopped(&thread, now);
+    Ok(CheckedCheckpoint { state, is_overdue })
+}
 
-    fn has_long_stopped(&self, thread: &wit::Thread) -> bool {
-        let seconds = u64::try_from(thread.updated.seconds).unwrap_or(0);
-        let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
-        let ago = since.and_then(|since| self.now().duration_since(since).ok());
-        (thread.status == "suspended" || has_ended(&thread.status))
-            && ago.is_some_and(|ago| ago > SAVE_TIME_MAX)
-    }
+fn has_long_stopped(thread: &DocumentedThread, now: SystemTime) -> bool {
+    let seconds = u64::try_from(thread.updated.0).unwrap_or(0);
+    let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+    let ago = since.and_then(|since| now.duration_since(since).ok());
+    (thread.status == "suspended" || has_ended(&thread.status))
+        && ago.is_some_and(|ago| ago > SAVE_TIME_MAX)
 }
 
 /// A `state.json` that is a checkpoint by its form.

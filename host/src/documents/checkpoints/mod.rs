@@ -11,15 +11,14 @@ mod imported_messages;
 mod prune;
 mod save;
 mod state_file;
-mod trigger;
 mod writer;
 
 pub use crate::thread_files::{
-    AgeCleanup, COPIES_DIR, CheckpointSettings, CompletionAction, RemovalReason, RetryBackoff,
-    SETTINGS_NAME, STATE_BYTES_MAX, STATE_FILE, SaveTrigger, TriggerSet,
+    AgeCleanup, CHECKPOINT_FAILED, COPIES_DIR, CheckpointSettings, CompletionAction, RemovalReason,
+    RetryBackoff, SETTINGS_NAME, STATE_BYTES_MAX, STATE_FILE, SaveTrigger, TriggerSet,
 };
+pub(super) use check::check_checkpoint;
 pub use prune::{PruneFailure, PruneReport, PrunedFile};
 pub use save::SavedCheckpoint;
 pub use state_file::{ImportedHistory, StateFile, StateFileError};
-pub use writer::CHECKPOINT_FAILED;
 pub(super) use writer::CheckpointWriter;

@@ -1,10 +1,11 @@
 //! Removes copies that the settings do not keep, and what interrupted saves left behind.
 
 use crate::authority::THREADS_PATH;
-use crate::documents::{DocumentError, FAILURES_MAX, ThreadDocuments, run_blocking};
+use crate::documents::{DocumentError, FAILURES_MAX, TenantFiles, ThreadDocuments};
 use crate::tenant::PAGE_THREADS_MAX;
 use crate::thread_files::{
-    CheckpointSettings, MissingDirectory, RemovalReason, remove_files, select_thread_removals,
+    CheckpointSettings, DocumentRecords, MissingDirectory, RemovalReason, remove_files,
+    select_thread_removals,
 };
 use crate::wit::registry;
 use threadkeep_units::status::has_ended;
@@ -55,29 +56,28 @@ impl ThreadDocuments {
         settings: &CheckpointSettings,
         dry_run: bool,
     ) -> Result<Vec<PrunedFile>, DocumentError> {
-        let _turn = self.acquire_permit(thread).await;
-        let opened = self.open_directory(thread, MissingDirectory::Leave).await?;
-        let Some((place, thread)) = opened else {
-            return Ok(Vec::new());
-        };
-        let (settings, now) = (settings.clone(), self.now());
-        let has_ended = has_ended(&thread.status);
-        let removals = run_blocking(move || {
+        let settings = settings.clone();
+        let prune = move |files: &TenantFiles<'_>, thread: &str| {
+            let opened = files.open_directory(thread, MissingDirectory::Leave)?;
+            let Some((place, thread)) = opened else {
+                return Ok(Vec::new());
+            };
+            let (now, has_ended) = (files.records.now(), has_ended(&thread.status));
             let removals = select_thread_removals(&place, has_ended, &settings, now)?;
             if !dry_run {
                 remove_files(&place, &removals)?;
             }
-            Ok(removals)
-        });
-        let files = removals.await?.into_iter().map(|removal| {
-            let dir = removal.dir.map(|dir| format!("{dir}/")).unwrap_or_default();
-            PrunedFile {
-                path: format!("{THREADS_PATH}/{}/{dir}{}", thread.id, removal.name),
-                thread: thread.id.clone(),
-                reason: removal.reason,
-            }
-        });
-        Ok(files.collect())
+            let pruned = removals.into_iter().map(|removal| {
+                let dir = removal.dir.map(|dir| format!("{dir}/")).unwrap_or_default();
+                PrunedFile {
+                    path: format!("{THREADS_PATH}/{}/{dir}{}", thread.id, removal.name),
+                    thread: thread.id.clone(),
+                    reason: removal.reason,
+                }
+            });
+            Ok(pruned.collect())
+        };
+        self.run_on_files(thread, prune).await
     }
 
     /// Prunes the checkpoints of every thread.

@@ -1,10 +1,9 @@
-//! Saves of checkpoints: rendered, then written as [`CheckpointSave`] does, and by settings.
+//! Saves of checkpoints, as [`DocumentFiles`](crate::thread_files::DocumentFiles) makes them, and
+//! by settings.
 
-use crate::documents::{DocumentError, DocumentState, ThreadDocuments, run_blocking};
-use crate::thread_files::{
-    CheckpointSave, CheckpointSettings, MissingDirectory, STATE_BYTES_MAX, STATE_FILE,
-};
-use crate::wit;
+use super::check::check_checkpoint;
+use crate::documents::{DocumentError, DocumentState, TenantFiles, ThreadDocuments, run_blocking};
+use crate::thread_files::{CheckpointSettings, DocumentedThread, MissingDirectory};
 use threadkeep_units::status::has_ended;
 
 /// The result of a save whose `state.json` is written.
@@ -13,7 +12,7 @@ pub struct SavedCheckpoint {
     /// The version that it is of.
     pub version: u64,
     /// The thread as it was.
-    pub thread: wit::Thread,
+    pub thread: DocumentedThread,
     /// The reason why its copies are not as the settings say, if they are not. The checkpoint
     /// itself is written.
     pub copies_problem: Option<DocumentError>,
@@ -32,23 +31,14 @@ impl ThreadDocuments {
         thread: &str,
         settings: &CheckpointSettings,
     ) -> Result<SavedCheckpoint, DocumentError> {
-        let _turn = self.acquire_permit(thread).await;
-        let opened = self.open_directory(thread, MissingDirectory::Make).await?;
-        let (place, thread) = opened.ok_or(DocumentError::Abandoned)?;
-        let (text, version) = self.render_checkpoint(&thread.id, None).await?;
-        let save = CheckpointSave {
-            place,
-            version,
-            text,
-            has_ended: has_ended(&thread.status),
-            now: self.now(),
-            settings: settings.clone(),
-        };
-        let copies_problem = run_blocking(move || Ok(save.perform()?)).await?;
+        let settings = settings.clone();
+        let save =
+            move |files: &TenantFiles<'_>, thread: &str| files.save_checkpoint(thread, &settings);
+        let saved = self.run_on_files(thread, save).await?;
         Ok(SavedCheckpoint {
-            version,
-            thread,
-            copies_problem: copies_problem.map(DocumentError::from),
+            version: saved.version,
+            thread: saved.thread,
+            copies_problem: saved.copies_problem.map(DocumentError::from),
         })
     }
 
@@ -71,15 +61,15 @@ impl ThreadDocuments {
         &self,
         thread: &str,
     ) -> Result<(), DocumentError> {
-        let checked = {
-            let _turn = self.acquire_permit(thread).await;
-            let opened = self.open_directory(thread, MissingDirectory::Leave).await?;
+        let is_wrong = |files: &TenantFiles<'_>, thread: &str| {
+            let opened = files.open_directory(thread, MissingDirectory::Leave)?;
             let Some((place, _)) = opened else {
-                return Ok(());
+                return Ok(false);
             };
-            self.check_checkpoint(&place).await?
+            let checked = check_checkpoint(files, &place)?;
+            Ok(checked.is_overdue || checked.state == DocumentState::Other)
         };
-        match checked.is_overdue || checked.state == DocumentState::Other {
+        match self.run_on_files(thread, is_wrong).await? {
             true => self.save_by_settings(thread).await,
             false => Ok(()),
         }
@@ -102,35 +92,7 @@ impl ThreadDocuments {
     /// # Errors
     /// If it cannot be read, or is no regular file.
     pub async fn saved_version(&self, thread: &str) -> Result<Option<u64>, DocumentError> {
-        #[derive(serde::Deserialize)]
-        struct StateMark {
-            history_version: u64,
-        }
-        let _turn = self.acquire_permit(thread).await;
-        let opened = self.open_directory(thread, MissingDirectory::Leave).await?;
-        let Some((place, _)) = opened else {
-            return Ok(None);
-        };
-        let bytes = run_blocking(move || Ok(place.read(STATE_FILE, STATE_BYTES_MAX)?)).await?;
-        let mark = bytes.and_then(|bytes| serde_json::from_slice::<StateMark>(&bytes).ok());
-        Ok(mark.map(|mark| mark.history_version))
-    }
-
-    /// Renders the checkpoint of a version (`None`: the newest) as a whole.
-    pub(super) async fn render_checkpoint(
-        &self,
-        thread: &str,
-        at: Option<u64>,
-    ) -> Result<(String, u64), DocumentError> {
-        let (mut text, mut cursor) = (String::new(), None);
-        loop {
-            let piece = self.tenant().render(thread, "checkpoint", at, 0, cursor);
-            let piece = piece.await?;
-            text.push_str(&piece.text);
-            cursor = piece.cursor;
-            if cursor.is_none() {
-                return Ok((text, piece.version));
-            }
-        }
+        self.run_on_files(thread, |files, thread| files.saved_version(thread))
+            .await
     }
 }

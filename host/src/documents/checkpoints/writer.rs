@@ -3,13 +3,15 @@
 //! ends the thread by an error.
 
 use super::save::SavedCheckpoint;
-use super::trigger::{SaveOccasion, triggers_of_stop};
 use crate::documents::background_queue::{BackgroundQueue, FlushReport};
 use crate::documents::{DocumentError, ThreadDocuments};
 use crate::driver::CommitNotice;
 use crate::error::CallError;
 use crate::library::LibraryError;
-use crate::thread_files::{CheckpointSettings, TriggerSet};
+use crate::thread_files::{
+    CHECKPOINT_FAILED, CheckpointSettings, SaveOccasion, TriggerSet, describe_checkpoint_failure,
+    triggers_of_stop,
+};
 use crate::wit;
 use crate::wit::runner::SignalKind;
 use parking_lot::Mutex;
@@ -24,12 +26,6 @@ const SAVE_GAP: Duration = Duration::from_secs(1);
 /// Most threads whose last save is remembered. A thread that is forgotten may be saved once more
 /// within a second.
 const REMEMBERED_MAX: usize = 10_000;
-
-/// Code of the cause of a thread that has ended because its checkpoint could not be saved.
-pub const CHECKPOINT_FAILED: &str = "checkpoint_failed";
-
-/// Longest message of such a cause, in bytes.
-const MESSAGE_BYTES_MAX: usize = 900;
 
 /// Saves the checkpoints of the threads whose commits it is told of.
 pub(in crate::documents) struct CheckpointWriter {
@@ -68,7 +64,7 @@ impl CheckpointWriter {
 
     /// Queues a save of the thread, in lower case, if the settings ask for one on this occasion.
     pub fn observe(&self, thread: &str, commit: &CommitNotice<'_>) {
-        let occasion = SaveOccasion::of_commit(commit);
+        let occasion = SaveOccasion::of_commit(commit.reason, commit.step);
         let begin = match (&*self.settings, occasion) {
             (Ok(settings), SaveOccasion::Step(triggers)) => {
                 if !triggers.meets(settings.enabled) {
@@ -159,7 +155,10 @@ impl CheckpointTask<'_> {
             return Err(error);
         };
         let stop = match occasion.stopped {
-            true => triggers_of_stop(&thread),
+            true => {
+                let cause = thread.cause.as_ref().map(|cause| cause.reason.as_str());
+                triggers_of_stop(&thread.status, cause)
+            }
             false => TriggerSet::EMPTY,
         };
         let triggers = occasion.triggers.union(stop);
@@ -186,22 +185,7 @@ impl CheckpointTask<'_> {
 
     /// Ends the thread by an error. One that has ended already stays as it is.
     async fn fail_thread(&self, thread: &wit::Thread, error: &DocumentError) {
-        let mut message = format!("its checkpoint must be saved and cannot be: {error}");
-        let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
-            // Some errors say what their source says.
-            let said = cause.to_string();
-            if !message.ends_with(&said) {
-                message = format!("{message}: {said}");
-            }
-            source = cause.source();
-        }
-        let mut end = message.len().min(MESSAGE_BYTES_MAX);
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        let failure = serde_json::json!({"code": CHECKPOINT_FAILED, "message": &message[..end]});
-        let signal = SignalKind::Fail(failure.to_string());
+        let signal = SignalKind::Fail(describe_checkpoint_failure(error));
         let key = format!("{CHECKPOINT_FAILED}-{}", thread.version);
         let mut tip = thread.id.clone();
         match self

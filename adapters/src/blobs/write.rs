@@ -6,18 +6,18 @@
 //! ends or deletes a thread moves it.
 //!
 //! A blob that is there already is stored again in name only: its record gets the time, unless the
-//! one that it has is young, so that a pruning ([`super::prune_blobs`]) leaves it to its message.
+//! one that it has is young, so that a pruning leaves it to its message.
 
 use super::{
     BLOB, BLOB_BYTES_MAX, BLOB_GRACE, BlobError, BlobName, BlobState, LINE_BYTES, blob_key,
     line_count, read_state,
 };
-use crate::clock::ClockTime;
-use crate::storage::{
-    CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageBackend, StorageError,
-};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use std::error::Error;
+use threadkeep_storage::{
+    CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageBackend, StorageError,
+};
 
 /// Lines in one commit: seven of half a MiB, and the record, are under the 4 MiB of a commit.
 const LINES_PER_COMMIT: usize = 7;
@@ -34,7 +34,10 @@ pub enum BlobWrite {
 }
 
 /// Returns the version of the record of a chain; `None` if there is none.
-pub(crate) fn chain_version(
+///
+/// # Errors
+/// Those of the store.
+pub fn chain_version(
     storage: &dyn StorageBackend,
     chain: &str,
 ) -> Result<Option<u64>, StorageError> {
@@ -47,17 +50,18 @@ fn chain_record(chain: &str) -> RecordKey {
 }
 
 /// Writes a blob under a chain whose record has the version `chain_version`. One that is there is
-/// not written again, one that is not whole is gone on with. `now` is the time of the host.
+/// not written again, one that is not whole is gone on with. `now` is the time of the host, in
+/// seconds since 1970.
 ///
 /// # Errors
 /// [`BlobError::Empty`], [`BlobError::TooLarge`], [`BlobError::Damaged`] if something else is
 /// stored under its name, and those of the store, such as a quota that is reached.
-pub fn write_blob(
+pub fn write_blob<C: Error + 'static>(
     storage: &dyn StorageBackend,
     (chain, chain_version): (&str, u64),
     (bytes, media): (&[u8], &str),
-    now: ClockTime,
-) -> Result<BlobWrite, BlobError> {
+    now: i64,
+) -> Result<BlobWrite, BlobError<C>> {
     match bytes.len() {
         0 => return Err(BlobError::Empty),
         1..=BLOB_BYTES_MAX => {}
@@ -119,10 +123,10 @@ fn new_state(name: &BlobName) -> BlobState {
 
 /// Returns true if a pruning leaves the blob for long enough: half of the time that it leaves one.
 /// A time in the future is that of a clock which was put back, and of no use.
-fn is_young(state: &BlobState, now: ClockTime) -> bool {
+fn is_young(state: &BlobState, now: i64) -> bool {
     let most = i64::try_from(BLOB_GRACE.as_secs() / 2).unwrap_or(i64::MAX);
     let stored = state.stored;
-    stored.is_some_and(|stored| (0..=most).contains(&now.seconds.saturating_sub(stored)))
+    stored.is_some_and(|stored| (0..=most).contains(&now.saturating_sub(stored)))
 }
 
 /// Returns the operations that add the next lines, and the record after them.
@@ -130,7 +134,7 @@ fn next_lines(
     key: &str,
     (expect, before): (RecordExpectation, BlobState),
     bytes: &[u8],
-    now: ClockTime,
+    now: i64,
 ) -> (Vec<CommitOp>, BlobState) {
     let skipped = usize::try_from(before.written).unwrap_or(usize::MAX);
     let lines = bytes.chunks(LINE_BYTES).enumerate();
@@ -144,7 +148,7 @@ fn next_lines(
     let mut ops: Vec<CommitOp> = appends.collect();
     let after = BlobState {
         written: before.written + ops.len() as u64,
-        stored: Some(now.seconds),
+        stored: Some(now),
         ..before
     };
     ops.push(CommitOp::Put {

@@ -1,13 +1,12 @@
 //! Errors of writing and reading blobs.
 
 use super::size_text;
-use crate::error::CallError;
-use crate::storage::StorageError;
+use threadkeep_storage::StorageError;
 
-/// Error of writing or reading a blob.
+/// Error of writing or reading a blob; `C` is that of a call of the component about its thread.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BlobError {
+pub enum BlobError<C: std::error::Error + 'static> {
     /// The blob has no bytes. Nothing was written.
     #[error("it is empty")]
     Empty,
@@ -53,11 +52,13 @@ pub enum BlobError {
     Storage(#[from] StorageError),
     /// The component gave no answer about the thread, or refused.
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(C),
 }
 
-impl BlobError {
-    pub(super) fn from_damage(name: &str, problem: &'static str) -> Self {
+impl<C: std::error::Error + 'static> BlobError<C> {
+    /// Makes the error of a blob, named by its hash or the key of its record, that is not what was
+    /// written.
+    pub fn from_damage(name: &str, problem: &'static str) -> Self {
         Self::Damaged {
             name: name.replace('\u{1}', " "),
             problem,

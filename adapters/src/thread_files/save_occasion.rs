@@ -1,8 +1,6 @@
-//! The occasions on which `state.json` is saved, as the driver tells of them.
+//! The occasions on which `state.json` is saved, by what a host knows of a commit.
 
-use crate::driver::CommitNotice;
-use crate::thread_files::{SaveTrigger, TriggerSet};
-use crate::wit;
+use super::save_trigger::{SaveTrigger, TriggerSet};
 
 /// A commit, as an occasion to save.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,18 +12,19 @@ pub enum SaveOccasion {
 }
 
 impl SaveOccasion {
-    /// Returns the occasion of a commit. Without the reason of the commit, a step that hands out a
-    /// model call may have any of the triggers of a run that goes on.
-    pub fn of_commit(commit: &CommitNotice<'_>) -> Self {
+    /// Returns the occasion of a commit for this reason that handed out a step of this kind.
+    /// Without the reason, a step that hands out a model call may have any of the triggers of a run
+    /// that goes on.
+    pub fn of_commit(reason: Option<&str>, step: Option<&str>) -> Self {
         use SaveTrigger::{PostLlm, PostTools, PreTurn};
-        let reason = match commit.reason {
+        let reason = match reason {
             Some("tool-results") => &[PostTools][..],
             Some("assistant-turn" | "error") => &[PostLlm],
             Some(_) => &[],
             None => &[PostLlm, PostTools],
         };
         let reason = TriggerSet::of(reason);
-        Self::Step(match commit.step {
+        Self::Step(match step {
             Some("call-llm") => reason.union(TriggerSet::of(&[PreTurn])),
             Some("call-tools") => TriggerSet::of(&[PostLlm]),
             Some("wait") => reason,
@@ -34,10 +33,10 @@ impl SaveOccasion {
     }
 }
 
-/// Returns the triggers of the save of a thread whose run has stopped or ended.
-pub fn triggers_of_stop(thread: &wit::Thread) -> TriggerSet {
-    let reason = thread.cause.as_ref().map(|cause| cause.reason.as_str());
-    let triggers: &[SaveTrigger] = match (thread.status.as_str(), reason) {
+/// Returns the triggers of the save of a thread whose run has stopped or ended with this status,
+/// for the reason of this cause.
+pub fn triggers_of_stop(status: &str, cause: Option<&str>) -> TriggerSet {
+    let triggers: &[SaveTrigger] = match (status, cause) {
         ("suspended", Some("error")) => &[SaveTrigger::OnSuspend, SaveTrigger::OnError],
         ("suspended", _) => &[SaveTrigger::OnSuspend],
         ("error", _) => &[SaveTrigger::OnError],
@@ -76,17 +75,12 @@ mod tests {
             (None, None, None),
         ];
         for (step, reason, expected) in cases {
-            let mut notice = CommitNotice::new("t");
-            (notice.step, notice.reason) = (step, reason);
             let expected = match expected {
                 Some(triggers) => SaveOccasion::Step(TriggerSet::of(triggers)),
                 None => SaveOccasion::Stop,
             };
-            assert_eq!(
-                SaveOccasion::of_commit(&notice),
-                expected,
-                "{step:?} {reason:?}"
-            );
+            let occasion = SaveOccasion::of_commit(reason, step);
+            assert_eq!(occasion, expected, "{step:?} {reason:?}");
         }
     }
 }
