@@ -9,7 +9,7 @@ mod transfer;
 mod transfer_leftovers;
 
 pub use recovery::RecoverError;
-pub use store::{FILES_STORE, ProjectStore, STORE, open_files_store};
+pub use store::{FILES_STORE, ProjectStore, SQLITE_STORE, open_files_store};
 pub use transfer::{
     REPLACED_DIRECTORY, StoreTransfer, TransferError, TransferStep, transfer_store,
 };
@@ -49,7 +49,7 @@ pub enum ProjectError {
     #[error(transparent)]
     Authority(#[from] AuthorityError),
     /// The store cannot be opened.
-    #[error("the store .ai/threads/{STORE} cannot be opened: {0}")]
+    #[error("the store .ai/threads/{SQLITE_STORE} cannot be opened: {0}")]
     Store(#[from] StorageError),
     /// The store of files cannot be opened.
     #[error("the store .ai/threads/{FILES_STORE} cannot be opened: {0}")]
@@ -67,8 +67,8 @@ pub enum ProjectError {
     },
     /// The project has two stores, and nobody said which counts.
     #[error(
-        "the project has two stores, .ai/threads/{STORE} and .ai/threads/{FILES_STORE}: move away \
-         the one that does not count, or name the other"
+        "the project has two stores, .ai/threads/{SQLITE_STORE} and .ai/threads/{FILES_STORE}: \
+         move away the one that does not count, or name the other"
     )]
     TwoStores,
     /// Another process copies the store.

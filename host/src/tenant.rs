@@ -8,6 +8,7 @@ mod blobs;
 mod chain_tip;
 mod exports;
 mod inner_calls;
+mod store_reads;
 
 use crate::bindings::Threads;
 use crate::component::TenantContext;

@@ -4,11 +4,15 @@ mod budget;
 mod chat;
 mod copy_store;
 mod decisions;
+mod export;
 mod external_loop;
+mod help;
 mod init;
+mod listing;
 mod output;
 mod run_display;
 mod state_files;
+mod usage;
 mod versions;
 
 pub use budget::{
@@ -17,36 +21,23 @@ pub use budget::{
 pub use chat::ChatArgs;
 pub use copy_store::{CopyArgs, DurableStoreKind};
 pub use decisions::{AnswerArgs, ApproveArgs, DecidedArgs, DenyArgs};
+pub use export::{ExportArgs, ExportCommand};
 pub use external_loop::{AppendArgs, CloseArgs, CloseOutcome, OpenArgs};
+pub use help::{HELP_WIDTH, command};
 pub use init::InitArgs;
+pub use listing::{LIST_ALL_MAX, ListArgs, ListFilter};
 pub use output::{ColorMode, OutputArgs};
 pub use run_display::RunDisplayArgs;
 pub use state_files::{ImportArgs, PruneArgs};
+pub use usage::{UsageArgs, UsageKey};
 pub use versions::{
     CheckpointsArgs, ForkArgs, ShowArgs, StateArgs, TranscriptArgs, TranscriptFormat,
 };
 
 use crate::{inputs, money};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Most threads of one page of `list`: the component gives no more at once.
-pub const LIST_MAX: u32 = 100;
-
-/// The statuses that a thread may have: those of the component, which a test compares.
-const STATUSES: [&str; 10] = [
-    "created",
-    "running",
-    "waiting",
-    "suspended",
-    "idle",
-    "completed",
-    "error",
-    "cancelled",
-    "killed",
-    "continued",
-];
 
 const CANCELS: &str = "\
 A model call that is under way is dropped within seconds, and charged by estimate where nobody \
@@ -79,7 +70,6 @@ What a project has and what it lacks is said by threadkeep doctor.";
 #[command(
     name = "threadkeep",
     version,
-    max_term_width = 110,
     after_help = EXIT_CODES,
     subcommand_required = true,
     arg_required_else_help = true
@@ -193,6 +183,10 @@ pub enum CliCommand {
     Budget(BudgetArgs),
     /// Show a thread and all that it spawned, with what each spent and has left
     Tree(TreeArgs),
+    /// Write a thread for people elsewhere
+    Export(ExportArgs),
+    /// Add up money and tokens by day, model, directive and agent
+    Usage(UsageArgs),
     /// Close the runs of processes that died; `resume` goes on with their threads
     Recover(RecoverArgs),
     /// Write the documents of threads anew from the store
@@ -300,7 +294,7 @@ pub struct NewThreadArgs {
     #[command(flatten)]
     pub caps: CapArgs,
     /// The id of the thread, instead of a new one: letters, digits, _ and - in segments joined by /
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true, value_parser = new_id)]
     pub id: Option<String>,
     /// A title for people
     #[arg(long, value_name = "TEXT")]
@@ -396,53 +390,6 @@ pub struct ResumeArgs {
     pub display: RunDisplayArgs,
 }
 
-/// The arguments of `list`.
-#[derive(Debug, Args)]
-pub struct ListArgs {
-    /// The threads to list.
-    #[command(flatten)]
-    pub filter: ListFilter,
-    /// The number of threads, 1 to 100
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 50,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX))
-    )]
-    pub limit: u32,
-    /// Go on where another list ended: its `cursor`
-    #[arg(long, value_name = "CURSOR")]
-    pub cursor: Option<String>,
-}
-
-/// A filter of threads. They are listed newest first: by the last change of their status, or by
-/// creation with a filter of another kind.
-#[derive(Debug, Clone, Default, Args)]
-#[group(multiple = false)]
-pub struct ListFilter {
-    /// With this status
-    #[arg(long, value_name = "STATUS", value_parser = STATUSES)]
-    pub status: Option<String>,
-    /// Of this directive
-    #[arg(long, value_name = "NAME")]
-    pub directive: Option<String>,
-    /// Of this agent
-    #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
-    /// Of this task
-    #[arg(long, value_name = "NAME")]
-    pub task: Option<String>,
-    /// Children of this thread, with the later links of those that were continued
-    #[arg(long, value_name = "ID")]
-    pub parent: Option<String>,
-    /// Links of this chain
-    #[arg(long, value_name = "ID")]
-    pub chain: Option<String>,
-    /// Forks of this chain
-    #[arg(long, value_name = "ID")]
-    pub forks: Option<String>,
-}
-
 /// The arguments of `raise`.
 #[derive(Debug, Args)]
 pub struct RaiseArgs {
@@ -486,13 +433,16 @@ pub struct RepairArgs {
 /// Returns the script that completes commands and options in a shell.
 pub fn generate_completions(shell: clap_complete::Shell) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(
-        shell,
-        &mut CommandLine::command(),
-        "threadkeep",
-        &mut script,
-    );
+    clap_complete::generate(shell, &mut command(), "threadkeep", &mut script);
     String::from_utf8_lossy(&script).into_owned()
+}
+
+/// Refuses the id of a new thread that no command could be given: it would be taken for an option.
+fn new_id(text: &str) -> Result<String, String> {
+    match text.starts_with('-') {
+        true => Err("an id does not begin with -, which begins an option".to_owned()),
+        false => Ok(text.to_owned()),
+    }
 }
 
 fn provider(text: &str) -> Result<ProviderOverride, String> {
@@ -528,7 +478,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        CommandLine::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

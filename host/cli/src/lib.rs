@@ -12,6 +12,7 @@ pub mod command;
 pub mod context;
 pub mod contract;
 pub mod exit;
+pub mod html;
 pub mod input;
 pub mod inputs;
 pub mod json_text;

@@ -1,10 +1,10 @@
 //! Parses the process's arguments to a command, or to a reply without one: help, version, a usage
 //! fault.
 
-use crate::args::{ColorMode, CommandLine};
+use crate::args::{self, ColorMode, CommandLine};
 use crate::exit::{CommandExit, CommandFault};
 use clap::error::ErrorKind;
-use clap::{Parser, ValueEnum};
+use clap::{FromArgMatches, ValueEnum};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 
@@ -79,7 +79,10 @@ impl ParseReply {
 /// # Errors
 /// The reply, if the arguments name no command to run.
 pub fn parse(arguments: &[OsString]) -> Result<CommandLine, Box<ParseReply>> {
-    CommandLine::try_parse_from(arguments).map_err(|error| Box::new(to_reply(&error)))
+    let parsed = args::command()
+        .try_get_matches_from(arguments)
+        .and_then(|mut found| CommandLine::from_arg_matches_mut(&mut found));
+    parsed.map_err(|error| Box::new(to_reply(&error)))
 }
 
 /// Returns true if `--json` is among the arguments. It is known before they are parsed, so that
@@ -227,6 +230,10 @@ mod tests {
             ("run a --spend -1", "-1"),
             ("run a --spend 1e3", "plain decimal"),
             ("run a --duration soon", "seconds"),
+            ("run a --id -x", "does not begin with -"),
+            ("run a --id=-x", "does not begin with -"),
+            ("create --id --title x", "does not begin with -"),
+            ("usage --by week", "week"),
             ("run a --input topic", "NAME=VALUE"),
             ("run a --store postgres", "postgres"),
             ("run a --provider openai", "scripted:FILE"),
@@ -239,8 +246,11 @@ mod tests {
             ("title a b --none", "--none"),
             ("completions tcsh", "tcsh"),
             ("list --limit 0", "0"),
-            ("list --limit 101", "101"),
-            ("list --status idle --agent y", "cannot be used with"),
+            ("list --limit 1001", "1001"),
+            ("list --all --limit 5", "cannot be used with"),
+            ("list --since soon", "2026-03-10T12:00:00Z"),
+            ("list --chain a --forks b", "cannot be used with"),
+            ("list --roots --parent a", "cannot be used with"),
             ("show", "<THREAD>"),
             ("transcript a --format html", "html"),
             ("list --frobnicate", "--frobnicate"),

@@ -5,6 +5,7 @@
 //! A host whose calls block answers with futures that are ready at once ([`block_on`]).
 
 use crate::answer::RunAnswer;
+use crate::command::thread_names;
 use crate::contract::{
     AccountRecord, CallBill, CallError, ChangeSet, ChargePage, CommittedChange, CostEstimate,
     EntryPage, ExpectedVersion, HeldMoney, ListPage, OpenedThread, RefusalKind, RunLease,
@@ -17,9 +18,12 @@ use std::io::BufRead;
 use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// Most threads of one page of a list: the component's bound.
 pub const PAGE_THREADS_MAX: u32 = 100;
+/// Most entries of one page of a history: the component's bound.
+pub const PAGE_ENTRIES_MAX: u32 = 500;
 /// Most times that one call follows a chain that goes on meanwhile.
 const FOLLOWED_MAX: u32 = 16;
 
@@ -101,6 +105,12 @@ pub trait ProjectThreads {
         cursor: Option<String>,
     ) -> CallResult<ListPage>;
 
+    /// Returns the ids of threads that begin with a text, whatever its case, in their order and at
+    /// most `limit`. A host that can look at its store walks no list.
+    async fn find_ids(&self, beginning: &str, limit: usize) -> CallResult<Vec<String>> {
+        thread_names::find_listed_ids(self, beginning, limit).await
+    }
+
     /// `registry.set-title`.
     async fn set_title(&self, thread: &str, title: Option<String>) -> CallResult<Thread>;
 
@@ -115,6 +125,18 @@ pub trait ProjectThreads {
         limit: u32,
         cursor: Option<String>,
     ) -> CallResult<EntryPage>;
+
+    /// Returns a page of a thread's own entries as they are stored, from a position (1: the first)
+    /// on; none at the end. A host that can look at its store makes no call of the component.
+    async fn own_entries(&self, thread: &str, position: u64) -> CallResult<Vec<String>> {
+        let record = self.get(thread).await?;
+        let before = record.base.map_or(0, |base| base.length) + position - 1;
+        if before >= record.version {
+            return Ok(Vec::new());
+        }
+        let page = self.entries(thread, before, PAGE_ENTRIES_MAX, None).await?;
+        Ok(page.entries.into_iter().map(|entry| entry.body).collect())
+    }
 
     /// `history.open`.
     async fn open_thread(
@@ -219,6 +241,16 @@ pub trait ProjectThreads {
 
     /// Returns whether the process of a lease lives.
     fn holder_life(&self, lease: &RunLease) -> HolderLife;
+
+    /// Returns when this time has passed.
+    async fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    /// Returns the path of the documents of a thread within the project, if there are any.
+    fn documents_path(&self, _thread: &str) -> Option<String> {
+        None
+    }
 
     /// Returns true if the project has never kept a thread.
     fn is_empty(&self) -> bool;

@@ -35,6 +35,14 @@ pub fn format_relative(time: &str, now: Timestamp) -> String {
     }
 }
 
+/// Formats a time for a person: relative to `now`, or in UTC to the second, `2026-03-10 12:00:00Z`.
+pub fn format_shown(time: &str, now: Timestamp, utc: bool) -> String {
+    match time.parse::<Timestamp>() {
+        Ok(then) if utc => then.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
+        _ => format_relative(time, now),
+    }
+}
+
 /// Formats a duration: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn format_duration(millis: u64) -> String {
     let seconds = millis / 1_000;
@@ -68,6 +76,15 @@ mod tests {
         ] {
             assert_eq!(format_relative(time, now), expected, "{time}");
         }
+    }
+
+    #[test]
+    fn a_time_in_utc() {
+        let now: Timestamp = "2026-03-10T12:00:00Z".parse().unwrap();
+        let time = "2026-03-10T11:59:00Z";
+        assert_eq!(format_shown(time, now, true), "2026-03-10 11:59:00Z");
+        assert_eq!(format_shown(time, now, false), "1 minute ago");
+        assert_eq!(format_shown("soon", now, true), "soon");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use threadkeep_cli::answer::ChargedRow;
 use threadkeep_cli::args;
 use threadkeep_cli::chat_input::{ChatParser, ChatRequest};
 use threadkeep_cli::command::message_images::MessageImages;
-use threadkeep_cli::command::{chain, decide, fault, run, view};
+use threadkeep_cli::command::{chain, decide, fault, run, thread_names, view};
 use threadkeep_cli::contract::{Thread, ThreadDraft};
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::inputs;
@@ -146,8 +146,10 @@ impl<'a> ChatSession<'a> {
         }
         let images = MessageImages::read(session, &chat.image)?;
         let opened = session.open()?;
+        let mut thread = thread.to_owned();
+        thread_names::resolve(&opened, &mut thread).await?;
         let done = "the chat goes on";
-        let meant = chain::find_meant_thread(&opened, thread, done, screen).await;
+        let meant = chain::find_meant_thread(&opened, &thread, done, screen).await;
         let found = opened.get(&meant.id).await;
         let found = found.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
         check_open_chat(&found)?;

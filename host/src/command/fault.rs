@@ -55,6 +55,11 @@ pub fn from_failed_call(error: &CallError) -> CommandFault {
     }
 }
 
+/// Converts the error of the store of an open project.
+pub fn from_store(error: StorageError) -> CommandFault {
+    from_project(&ProjectError::Store(error))
+}
+
 /// Converts the error of an image that is stored for a thread.
 pub fn from_blob(opened: &CommandProject, thread: &str, error: &BlobError) -> CommandFault {
     match error {

@@ -8,6 +8,7 @@ use threadkeep::documents::checkpoints::{CheckpointSettings, PrunedFile};
 use threadkeep::documents::{DocumentError, ThreadDocuments};
 use threadkeep_cli::answer::{PruneAnswer, PrunedBlobRow, PrunedRow};
 use threadkeep_cli::args;
+use threadkeep_cli::command::thread_names;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
 
@@ -15,13 +16,14 @@ use threadkeep_cli::screen::OutputScreen;
 /// with `--dry-run` it only names them.
 pub async fn prune(
     session: &CommandSession,
-    asked: args::PruneArgs,
+    mut asked: args::PruneArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = match asked.dry_run {
         true => session.open_to_read(screen)?,
         false => session.open()?,
     };
+    thread_names::resolve_all(&opened, &mut asked.threads).await?;
     opened.note_if_empty(screen);
     let settings = opened.project().check_settings();
     let settings = settings.map_err(|error| fault::from_settings(&error))?;

@@ -8,6 +8,7 @@ use threadkeep::tenant::PAGE_THREADS_MAX;
 use threadkeep::wit::{self, registry::Filter};
 use threadkeep_cli::answer::{RepairAnswer, thread_or_unnamed};
 use threadkeep_cli::args;
+use threadkeep_cli::command::thread_names;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
 
@@ -17,10 +18,11 @@ const FAILED_MAX: usize = 100;
 /// Writes the documents of the named threads anew, or of all threads.
 pub async fn repair(
     session: &CommandSession,
-    repair: args::RepairArgs,
+    mut repair: args::RepairArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = session.open()?;
+    thread_names::resolve_all(&opened, &mut repair.threads).await?;
     let mut answer = RepairAnswer {
         repaired: Vec::new(),
         failed: Vec::new(),

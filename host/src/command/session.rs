@@ -16,7 +16,7 @@ use threadkeep::limits::EngineLimits;
 use threadkeep::models::scripted::ScriptedProvider;
 use threadkeep::policy::{Policy, PolicyPreset, TEXT_BYTES_MAX, file_name};
 use threadkeep::project::{
-    FILES_STORE, OpenProject, ProjectError, ProjectOptions, ProjectStore, STORE,
+    FILES_STORE, OpenProject, ProjectError, ProjectOptions, ProjectStore, SQLITE_STORE,
 };
 use threadkeep::storage::{StorageBackend, StorageError};
 use threadkeep::tenant::Tenant;
@@ -400,7 +400,7 @@ fn with_documents(
 #[cfg(feature = "sqlite")]
 pub fn store_in(dir: &Dir) -> Result<Arc<dyn StorageBackend>, CommandFault> {
     use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
-    let store = SqliteStore::open(dir, STORE, SqliteOptions::local());
+    let store = SqliteStore::open(dir, SQLITE_STORE, SqliteOptions::local());
     let store = store.map_err(|error| fault::from_project(&ProjectError::Store(error)))?;
     Ok(Arc::new(store))
 }
@@ -420,7 +420,7 @@ fn count_in_book(project: OpenProject, book: Option<FileBook>) -> OpenProject {
 /// Returns true if anything exists at the store's name. A link or a pipe is no store, and opening
 /// it reports that.
 pub fn has_store(threads: &Dir) -> bool {
-    [STORE, FILES_STORE].iter().any(|name| {
+    [SQLITE_STORE, FILES_STORE].iter().any(|name| {
         let found = threads.symlink_metadata(name);
         !matches!(found, Err(error) if error.kind() == ErrorKind::NotFound)
     })

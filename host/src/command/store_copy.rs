@@ -8,7 +8,7 @@ use super::session::CommandSession;
 use super::temporary::TemporaryDirectory;
 use cap_std::fs::{Dir, Metadata};
 use std::io;
-use threadkeep::project::STORE;
+use threadkeep::project::SQLITE_STORE;
 use threadkeep_cli::exit::CommandFault;
 
 /// Suffixes that SQLite adds to a store's name for its log and its shared memory.
@@ -21,9 +21,9 @@ const COPIES_MAX: u32 = 3;
 /// Returns true if a store has a log that is not empty and no shared memory: then no process has it
 /// open, and reading it needs a directory that can be written.
 pub fn is_needed(threads: &Dir) -> bool {
-    let log = threads.symlink_metadata(format!("{STORE}{LOG_SUFFIX}"));
+    let log = threads.symlink_metadata(format!("{SQLITE_STORE}{LOG_SUFFIX}"));
     let has_log = log.is_ok_and(|found| found.is_file() && found.len() > 0);
-    let memory = threads.symlink_metadata(format!("{STORE}{MEMORY_SUFFIX}"));
+    let memory = threads.symlink_metadata(format!("{SQLITE_STORE}{MEMORY_SUFFIX}"));
     has_log && matches!(memory, Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
@@ -46,12 +46,15 @@ pub fn copy_store(
             return Ok(copy);
         }
     }
-    let message = format!(".ai/threads/{STORE} changes while it is copied");
+    let message = format!(".ai/threads/{SQLITE_STORE} changes while it is copied");
     Err(CommandFault::new("store", message).with_hint("try again when nobody writes it"))
 }
 
 fn file_names() -> [String; 2] {
-    [STORE.to_owned(), format!("{STORE}{LOG_SUFFIX}")]
+    [
+        SQLITE_STORE.to_owned(),
+        format!("{SQLITE_STORE}{LOG_SUFFIX}"),
+    ]
 }
 
 /// Reads size and time of each file, so that a change during the copy is noticed. Refuses anything
@@ -66,7 +69,7 @@ fn read_change_marks(threads: &Dir) -> io::Result<Vec<(u64, Option<cap_std::time
 }
 
 fn copy_fault(error: &io::Error) -> CommandFault {
-    let message = format!("the store .ai/threads/{STORE} cannot be copied: {error}");
+    let message = format!("the store .ai/threads/{SQLITE_STORE} cannot be copied: {error}");
     CommandFault::new("store", message).with_hint("`threadkeep doctor` says more")
 }
 

@@ -9,14 +9,16 @@ use super::temporary::TemporaryDirectory;
 use super::{drive, fault};
 use std::io::{BufRead, stdin};
 use std::path::Path;
+use std::time::Duration;
 use threadkeep::authority::{self, HolderState, ProjectDir};
 use threadkeep::blobs::{IMAGE_BYTES_MAX, image_type};
 use threadkeep::models;
+use threadkeep::storage::StorageError;
 use threadkeep_cli::contract::{
-    AccountRecord, CallBill, ChangeSet, ChargePage, CommittedChange, CostEstimate, EntryPage,
-    ExpectedVersion, HeldMoney, ListPage, OpenedThread, RunLease, SignalContent, Thread,
-    ThreadDraft, ThreadFilter, ThreadSnapshot, TranscriptPiece, TreePage, UnixTime,
-    UnreadableThread,
+    AccountRecord, CallBill, CallError, CallRefusal, ChangeSet, ChargePage, CommittedChange,
+    CostEstimate, EntryPage, ExpectedVersion, HeldMoney, ListPage, OpenedThread, RunLease,
+    SignalContent, Thread, ThreadDraft, ThreadFilter, ThreadSnapshot, TranscriptPiece, TreePage,
+    UnixTime, UnreadableThread,
 };
 use threadkeep_cli::exit::CommandFault;
 use threadkeep_cli::screen::OutputScreen;
@@ -168,6 +170,37 @@ impl ProjectThreads for CommandProject {
             cursor: Option<String>
         ) -> TranscriptPiece;
         fn signal(thread: &str, key: &str, what: SignalContent = what.convert()) -> u64;
+    }
+
+    /// The store has the ids in their order.
+    async fn find_ids(&self, beginning: &str, limit: usize) -> CallResult<Vec<String>> {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let found = self.tenant().find_ids(beginning, limit).await;
+        found.map_err(|error| CallError::Failed(fault::from_store(error)))
+    }
+
+    /// One read of the store, where the component needs two calls.
+    async fn own_entries(&self, thread: &str, position: u64) -> CallResult<Vec<String>> {
+        let read = self.tenant().own_entries(thread, position).await;
+        read.map_err(|error| match error {
+            StorageError::Corrupt { .. } => CallError::Refused(CallRefusal::from_record(
+                ("corrupt", "entry".to_owned()),
+                (error.to_string(), String::new()),
+                Some(thread.to_owned()),
+                "{}",
+            )),
+            error => CallError::Failed(fault::from_store(error)),
+        })
+    }
+
+    async fn pause(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    fn documents_path(&self, thread: &str) -> Option<String> {
+        let threads = self.project().threads()?;
+        let found = threads.metadata(thread).ok()?;
+        found.is_dir().then(|| format!(".ai/threads/{thread}"))
     }
 
     async fn sweep_all(&self, under: Option<&str>) -> CallResult<Vec<UnreadableThread>> {

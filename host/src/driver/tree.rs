@@ -23,6 +23,7 @@ use futures_util::stream::FuturesUnordered;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use threadkeep_units::lease_grace::LEASE_GRACE_SECONDS;
 use tokio::time::Instant;
 
 /// Most threads of one tree that one driver performs at once; others wait.
@@ -34,7 +35,7 @@ const LOOK_LAST: Duration = Duration::from_secs(8);
 /// Pause after a failed beginning of a thread.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 /// Time for which an expired lease must stay unchanged before its thread is taken over.
-const GRACE: Duration = Duration::from_secs(15);
+const GRACE: Duration = Duration::from_secs(LEASE_GRACE_SECONDS);
 /// Consecutive looks that may fail.
 const LOOKS_FAILED_MAX: u32 = 8;
 /// Failed beginnings after which this run leaves a thread alone: a thread whose directive is gone,

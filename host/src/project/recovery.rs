@@ -6,9 +6,7 @@ use crate::clock::ClockTime;
 use crate::error::CallError;
 use crate::tenant::RecoveryReport;
 use crate::wit;
-
-/// Seconds after the expiry of a lease in which its holder may still return.
-const GRACE_SECONDS: i64 = 15;
+use threadkeep_units::lease_grace::is_grace_over;
 
 impl OpenProject {
     /// Closes the runs of holders whose process is dead, of holders of unknown state whose lease
@@ -85,7 +83,7 @@ fn is_holder_gone(life: HolderState, lease: &wit::Lease, now: ClockTime) -> bool
     match life {
         HolderState::Lives => false,
         HolderState::Dead => true,
-        HolderState::Unknown => now.seconds > lease.expiry.seconds.saturating_add(GRACE_SECONDS),
+        HolderState::Unknown => is_grace_over(now.seconds, lease.expiry.seconds),
     }
 }
 

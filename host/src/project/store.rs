@@ -11,10 +11,7 @@ use crate::storage::{StorageBackend, StorageError, StorageQuota};
 use cap_std::fs::Dir;
 use std::sync::Arc;
 
-/// The file of the SQLite store, in `.ai/threads`.
-pub const STORE: &str = "registry.db";
-/// The directory of the store of files, in `.ai/threads`.
-pub const FILES_STORE: &str = "store.d";
+pub use threadkeep_units::project_layout::{FILES_STORE, SQLITE_STORE};
 
 /// The kind of a store that a project keeps on its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +34,7 @@ impl ProjectStore {
     /// The file or directory that holds it, in `.ai/threads`.
     pub fn place(self) -> &'static str {
         match self {
-            Self::Sqlite => STORE,
+            Self::Sqlite => SQLITE_STORE,
             Self::Files => FILES_STORE,
         }
     }
@@ -140,14 +137,14 @@ fn open_sqlite(
         ..SqliteOptions::local()
     };
     let Some(stores) = &options.stores else {
-        return Ok(Arc::new(SqliteStore::open(threads, STORE, own)?));
+        return Ok(Arc::new(SqliteStore::open(threads, SQLITE_STORE, own)?));
     };
     let threads = threads.try_clone();
     let threads =
         threads.map_err(|error| AuthorityError::from_io(authority::THREADS_PATH, error))?;
     Ok(Arc::new(stores.store(
         move || threads.try_clone(),
-        STORE,
+        SQLITE_STORE,
         own,
     )))
 }

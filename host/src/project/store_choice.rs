@@ -13,9 +13,8 @@ use crate::authority::{
 use cap_std::fs::{Dir, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use threadkeep_units::project_layout::STORE_CHOICE;
 
-/// The name of the file, in `.ai/threads`.
-const NAME: &str = "current-store";
 /// The file, as errors call it.
 const PLACE: &str = ".ai/threads/current-store";
 /// The name under which it is written.
@@ -35,7 +34,7 @@ pub(super) struct StoreChoice {
 impl StoreChoice {
     /// Reads the choice; `None` if there is none.
     pub(super) fn read(threads: &Dir) -> Result<Option<Self>, ProjectError> {
-        let file = match open_without_hard_links(threads, Path::new(NAME), PLACE) {
+        let file = match open_without_hard_links(threads, Path::new(STORE_CHOICE), PLACE) {
             Err(error) if error.is_missing() => return Ok(None),
             file => file?,
         };
@@ -67,13 +66,15 @@ impl StoreChoice {
         let mut file = open_private(threads, NEW_NAME, options).map_err(failed)?;
         let written = writeln!(file, "{}\n{}", self.current.word(), self.copier);
         written.and_then(|()| file.sync_all()).map_err(failed)?;
-        threads.rename(NEW_NAME, threads, NAME).map_err(failed)?;
+        threads
+            .rename(NEW_NAME, threads, STORE_CHOICE)
+            .map_err(failed)?;
         sync_directory(threads).map_err(failed)
     }
 
     /// Removes the choice: one store is left.
     pub(super) fn remove(threads: &Dir) -> Result<(), AuthorityError> {
-        let removed = match threads.remove_file(NAME) {
+        let removed = match threads.remove_file(STORE_CHOICE) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             removed => removed,
         };

@@ -11,7 +11,7 @@
 
 use super::store::{open_files_in, open_files_store};
 use super::store_choice::{StoreChoice, check_no_copy, sync_directory};
-use super::{FILES_STORE, ProjectError, ProjectStore, STORE};
+use super::{FILES_STORE, ProjectError, ProjectStore, SQLITE_STORE};
 use crate::audit::{self, AuditReport};
 use crate::authority::{self, AuthorityError, HolderLock, private_child_dir};
 use crate::storage::StorageError;
@@ -204,7 +204,7 @@ fn make_copy(
     let place = private_child_dir(threads, COPY_DIRECTORY)?;
     let checked = fill_copy(threads, from, (&place, to), observe)?;
     // Closed: the last connection of SQLite has written its log into the file.
-    let place_of_log = format!("{COPY_DIRECTORY}/{STORE}-wal");
+    let place_of_log = format!("{COPY_DIRECTORY}/{SQLITE_STORE}-wal");
     if threads.symlink_metadata(&place_of_log).is_ok() {
         let source = io::Error::other("the log of the copy is not written into it");
         return Err(failed(&place_of_log)(source));
@@ -250,7 +250,7 @@ fn fill_copy(
 
 #[cfg(feature = "sqlite")]
 fn open_sqlite(dir: &Dir) -> Result<Box<dyn ListedStore>, TransferError> {
-    let store = SqliteStore::open(dir, STORE, SqliteOptions::local());
+    let store = SqliteStore::open(dir, SQLITE_STORE, SqliteOptions::local());
     Ok(Box::new(store.map_err(ProjectError::Store)?))
 }
 
@@ -266,7 +266,9 @@ pub(super) fn file_names(store: ProjectStore) -> impl Iterator<Item = String> {
         ProjectStore::Sqlite => &SQLITE_SUFFIXES,
         ProjectStore::Files => &[],
     };
-    let others = suffixes.iter().map(|suffix| format!("{STORE}{suffix}"));
+    let others = suffixes
+        .iter()
+        .map(|suffix| format!("{SQLITE_STORE}{suffix}"));
     std::iter::once(store.place().to_owned()).chain(others)
 }
 

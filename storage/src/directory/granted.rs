@@ -3,13 +3,13 @@
 use super::{
     DirectoryFile, DirectoryTree, EntryDetails, EntryMetadata, EntryType, FileAccess,
     FileDirectory, TreeFile, TreePlace, check_entry_name, collect_names, collect_some_names,
-    entry_details, read_part,
+    entry_details,
 };
 #[cfg(unix)]
 use cap_std::fs::MetadataExt;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use std::ffi::OsString;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io;
 use std::path::PathBuf;
 
 /// Mode of a file: its owner reads and writes it. What a thread says is nobody else's.
@@ -58,14 +58,14 @@ impl GrantedDirectory {
 impl FileDirectory for GrantedDirectory {
     fn open(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>> {
         check_entry_name(name)?;
-        Ok(Box::new(self.dir.open(name)?))
+        Ok(Box::new(self.dir.open(name)?.into_std()))
     }
 
     fn create_new(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>> {
         check_entry_name(name)?;
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        Ok(Box::new(open_private(&self.dir, name, options)?))
+        Ok(Box::new(open_private(&self.dir, name, options)?.into_std()))
     }
 
     fn hard_link(&self, name: &str, second: &str) -> io::Result<()> {
@@ -157,7 +157,7 @@ impl DirectoryTree for GrantedDirectory {
                 open_private(&self.dir, name, options)?
             }
         };
-        Ok(Box::new(file))
+        Ok(Box::new(file.into_std()))
     }
 
     fn move_below(&self, from: TreePlace<'_>, to: TreePlace<'_>) -> io::Result<()> {
@@ -241,41 +241,4 @@ pub fn without_waiting(mut options: OpenOptions) -> OpenOptions {
 #[cfg(not(unix))]
 pub fn without_waiting(options: OpenOptions) -> OpenOptions {
     options
-}
-
-impl DirectoryFile for File {
-    fn read_at(&mut self, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
-        read_part(self, offset, bytes)
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)
-    }
-
-    fn size(&mut self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.sync_all()
-    }
-}
-
-impl TreeFile for File {
-    fn details(&mut self) -> io::Result<EntryDetails> {
-        Ok(details_of(&self.metadata()?))
-    }
-
-    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.seek(SeekFrom::Start(offset))?;
-        self.write_all(bytes)
-    }
-
-    fn append_once(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write(bytes)
-    }
-
-    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
-        self.set_len(bytes)
-    }
 }

@@ -82,6 +82,9 @@ impl FilePublisher<'_> {
         let published = match linked {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            // Its temporary file is gone: this writer was stopped for so long that the number was
+            // taken, packed and deleted by others, with what they found left behind below it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => {
                 let _ = directory.remove(&temporary);
                 return Err(PublishFault::During(link_fault(name, error)));

@@ -8,6 +8,9 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use threadkeep_storage::directory::{DirectoryFile, EntryMetadata, FileDirectory};
 
+/// The error of every operation of a writer that was killed.
+pub const KILLED: &str = "the writer was killed";
+
 /// The content of a file, whatever its names.
 #[derive(Debug, Clone, Default)]
 struct FileContent {
@@ -249,7 +252,7 @@ impl SimulatedDisk {
             if turns.killed.contains(&writer) {
                 turns.granted = None;
                 self.changed.notify_all();
-                return Err(io::Error::other("the writer was killed"));
+                return Err(io::Error::other(KILLED));
             }
         }
         let mut state = self.state.lock().unwrap();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use threadkeep::driver::{DriveError, EndedRun, EventSink, StopReceiver};
 use threadkeep::error::CallError;
-use threadkeep::project::{OpenProject, STORE};
+use threadkeep::project::{OpenProject, SQLITE_STORE};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
 use threadkeep::storage::{StorageBackend, StorageQuota};
@@ -65,7 +65,7 @@ impl QuotaBackend for SqliteBackend {
             ..SqliteOptions::local()
         };
         let threads = dir.open_dir(".ai/threads").unwrap();
-        Arc::new(SqliteStore::open(&threads, STORE, options).unwrap())
+        Arc::new(SqliteStore::open(&threads, SQLITE_STORE, options).unwrap())
     }
 }
 

@@ -130,6 +130,14 @@ fn run_documents(project: &CliProject) -> CommandDocuments {
         ("raise", vec![raised]),
         ("resume", resumed),
         ("transcript", vec![project.json(&["transcript", "done"])]),
+        (
+            "usage",
+            vec![project.json(&["usage", "--by", "day,model,directive,agent"])],
+        ),
+        (
+            "export html",
+            vec![project.json(&["export", "html", "done"])],
+        ),
         ("Errors", vec![project.json(&["show", "nothing"])]),
     ]
 }

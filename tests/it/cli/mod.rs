@@ -14,6 +14,7 @@ mod first_hour;
 pub(crate) mod fixture;
 mod forks;
 mod hidden_controls;
+mod html_pages;
 mod imports;
 mod init;
 #[cfg(unix)]
@@ -34,7 +35,9 @@ mod state_files;
 mod states;
 #[cfg(unix)]
 mod terminal_chat;
+mod thread_names;
 mod tree_command;
 #[cfg(unix)]
 mod tree_processes;
 mod user_mistakes;
+mod views;

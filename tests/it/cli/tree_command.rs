@@ -22,7 +22,7 @@ fn project(make: impl FnOnce(&mut LoopHost)) -> CliProject {
         durability: CommitDurability::Normal,
         ..SqliteOptions::local()
     };
-    let store = SqliteStore::open(&folder, threadkeep::project::STORE, options).unwrap();
+    let store = SqliteStore::open(&folder, threadkeep::project::SQLITE_STORE, options).unwrap();
     let mut host = LoopHost {
         world: RunnerFixture::over(Arc::new(store), MapLibrary::small()),
         thread: "top".to_owned(),

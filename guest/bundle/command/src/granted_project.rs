@@ -20,11 +20,9 @@ use threadkeep_cli::threads::{
     CallResult, HolderLife, PAGE_THREADS_MAX, PerformedRun, ProjectThreads, RecoveredRuns,
     RunOrder, ThreadRuns,
 };
+use threadkeep_units::lease_grace::is_grace_over;
+use threadkeep_units::project_layout::STORE_NAMES;
 
-/// Names in `.ai/threads` of what tells that the project has kept threads.
-const STORE_NAMES: [&str; 3] = ["store.d", "registry.db", "current-store"];
-/// Seconds after the expiry of a lease in which its holder may still return.
-const GRACE_SECONDS: i64 = 15;
 /// Most holders in one call of `recover`.
 const HOLDERS_PER_CALL_MAX: usize = 500;
 /// Random bytes of a key, and of an id.
@@ -385,7 +383,7 @@ impl ThreadRuns for GrantedProject {
         let held = recover_pages(&[], &mut recovered).map_err(fault)?;
         for lease in held {
             // Nothing tells here whether a holder lives but the time of its lease.
-            let gone = now > lease.expiry.seconds.saturating_add(GRACE_SECONDS);
+            let gone = is_grace_over(now, lease.expiry.seconds);
             if gone && !dead.contains(&lease.holder) {
                 dead.push(lease.holder);
             }

@@ -12,15 +12,10 @@ use threadkeep_adapters::policy::{Policy, PolicyPreset};
 use threadkeep_storage::StorageError;
 use threadkeep_storage::directory::PreopenedDirectory;
 use threadkeep_storage::files::{FilesOptions, FilesStore};
+use threadkeep_units::project_layout::{FILES_STORE, SQLITE_STORE, STORE_CHOICE};
 
 /// Directories from the project's root to its store. None of them may be a link.
-const STORE_PATH: [&str; 3] = [".ai", "threads", "store.d"];
-
-/// The file of a store that only a native host can read, in `.ai/threads`.
-const SQLITE_STORE: &str = "registry.db";
-
-/// The file that a native host keeps in `.ai/threads` while it copies a store.
-const STORE_CHOICE: &str = "current-store";
+const STORE_PATH: [&str; 3] = [".ai", "threads", FILES_STORE];
 
 /// The variable that names a script in place of the providers of `models.yaml`.
 pub const PROVIDER_VARIABLE: &str = "THREADKEEP_PROVIDER";

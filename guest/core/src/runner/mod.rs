@@ -87,7 +87,7 @@ use crate::error::Error;
 use crate::plan::CommitPlan;
 
 /// Time for which a lease outlasts its step's deadline.
-pub const LEASE_GRACE_MILLIS: u64 = 15_000;
+pub const LEASE_GRACE_MILLIS: u64 = threadkeep_units::lease_grace::LEASE_GRACE_SECONDS * 1_000;
 /// Longest time between now and the deadline of an external loop's lease: long enough for a model,
 /// its tools and a person at a keyboard. The death of a holder is known within it, and a live loop
 /// moves its deadline.

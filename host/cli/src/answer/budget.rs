@@ -94,7 +94,7 @@ impl AccountView {
     }
 
     /// The amount that a screen shows as spent.
-    fn total_spent(&self) -> u64 {
+    pub fn total_spent(&self) -> u64 {
         self.spent.saturating_add(self.spent_below)
     }
 
@@ -253,6 +253,10 @@ pub struct BranchRow {
     pub depth: u32,
     /// Its status.
     pub status: String,
+    /// A title for users.
+    pub title: Option<String>,
+    /// None for a chat.
+    pub directive: Option<String>,
     /// Its own cost: nano-USD, decimal text in JSON.
     #[serde(serialize_with = "spend")]
     pub spend: u64,
@@ -290,8 +294,10 @@ impl CommandAnswer for TreeAnswer {
             row.warn(screen);
         }
         let (left, right) = (ColumnAlignment::Left, ColumnAlignment::Right);
-        let mut table =
-            TextTable::new(&[left, left, right, right, right, right, right, right, left]);
+        let mut table = TextTable::new(&[
+            left, left, right, right, right, right, right, right, left, left,
+        ]);
+        let has_titles = self.threads.iter().any(|row| row.title.is_some());
         table.add_row(&[
             "THREAD",
             "STATUS",
@@ -302,6 +308,7 @@ impl CommandAnswer for TreeAnswer {
             "RESERVED",
             "REMAINING",
             "USD",
+            if has_titles { "TITLE" } else { "" },
         ]);
         for row in &self.threads {
             let indent = "  ".repeat(usize::try_from(row.depth).unwrap_or(0).min(INDENT_MAX));
@@ -326,6 +333,7 @@ impl CommandAnswer for TreeAnswer {
                     cells.push(format!("draws on {}", row.draws_on));
                 }
             }
+            cells.push(row.title.clone().unwrap_or_default());
             table.add_row(&cells);
         }
         for line in table.lines() {
@@ -466,6 +474,8 @@ mod tests {
             thread_id: id.to_owned(),
             depth,
             status: "running".to_owned(),
+            title: None,
+            directive: None,
             spend,
             tree_spend: spend,
             draws_on: "root".to_owned(),

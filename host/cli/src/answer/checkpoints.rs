@@ -1,6 +1,6 @@
 //! The committed versions of a thread, its transcript at one, and a thread that was forked there.
 
-use super::thread::summarize_body;
+use super::thread::event_gist;
 use super::{CommandAnswer, ThreadView};
 use crate::exit::CommandExit;
 use crate::screen::OutputScreen;
@@ -58,7 +58,7 @@ impl CheckpointRow {
             self.output_tokens = sum(self.output_tokens, of("output"));
         }
         let named = |kind: &&str| events.iter().find(|event| event["type"] == **kind);
-        let gists = TELLING.iter().filter_map(named).map(summarize_body);
+        let gists = TELLING.iter().filter_map(named).map(event_gist);
         self.text = gists
             .into_iter()
             .find(|gist| !gist.is_empty())
@@ -68,12 +68,12 @@ impl CheckpointRow {
     }
 
     /// Says on one line which version it is.
-    pub fn describe(&self, now: jiff::Timestamp) -> String {
+    pub fn describe(&self, now: jiff::Timestamp, utc: bool) -> String {
         format!(
             "at version {}: {} {}",
             self.version,
             self.reason,
-            time_format::format_relative(&self.time, now)
+            time_format::format_shown(&self.time, now, utc)
         )
     }
 }
@@ -91,6 +91,9 @@ pub struct CheckpointsAnswer {
     pub continued_in: Option<String>,
     /// The exit code.
     pub exit: CommandExit,
+    /// True to show times in UTC.
+    #[serde(skip)]
+    pub utc: bool,
 }
 
 impl CommandAnswer for CheckpointsAnswer {
@@ -127,7 +130,7 @@ impl CommandAnswer for CheckpointsAnswer {
             };
             table.add_row(&[
                 row.version.to_string(),
-                time_format::format_relative(&row.time, now),
+                time_format::format_shown(&row.time, now, self.utc),
                 row.reason.clone(),
                 tokens,
                 owner.to_owned(),

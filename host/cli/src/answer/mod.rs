@@ -7,8 +7,10 @@ mod checkpoints;
 mod copy_store;
 mod decision;
 mod doctor;
+mod export;
 mod external_loop;
 mod init;
+mod list;
 mod probe;
 mod rows;
 mod run;
@@ -17,6 +19,7 @@ mod state;
 mod state_files;
 mod thread;
 mod upkeep;
+mod usage;
 
 pub use audit::{AuditAnswer, FindingRow};
 pub use budget::{
@@ -29,8 +32,10 @@ pub use decision::{DecisionAnswer, ThreadNeeds, decision_advice, describe_decisi
 pub use doctor::{
     DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
 };
+pub use export::ExportAnswer;
 pub use external_loop::{CommitAnswer, OpenAnswer};
 pub use init::{InitAnswer, InitFileRow, InitFileState};
+pub use list::{ListAnswer, ThreadRow};
 pub use probe::{ProbeAnswer, ProbeUsage};
 pub use rows::{ChargedRow, HeldRow, LeftAloneRow};
 pub use run::{
@@ -41,11 +46,12 @@ pub use signal::SignalAnswer;
 pub use state::StateAnswer;
 pub use state_files::{ImportAnswer, PruneAnswer, PrunedBlobRow, PrunedRow};
 pub use thread::{
-    EventView, ForkView, LimitsView, ListAnswer, RunView, ShowAnswer, StateView, ThreadAnswer,
-    ThreadRow, ThreadView, UnreadableRow, thread_or_unnamed,
+    EventView, ForkView, LimitsView, RunView, ShowAnswer, StateView, ThreadAnswer, ThreadView,
+    UnreadableRow, event_gist, thread_or_unnamed,
 };
 pub use threadkeep_units::status::has_ended;
 pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
+pub use usage::{UsageAnswer, UsageRow};
 
 use crate::exit::CommandExit;
 use crate::money;

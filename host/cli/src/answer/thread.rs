@@ -12,28 +12,6 @@ use crate::{money, time_format};
 use serde::Serialize;
 use serde_json::Value;
 
-/// One line of `list`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "the fields are those of `ThreadView`")]
-pub struct ThreadRow {
-    pub thread_id: String,
-    pub directive: Option<String>,
-    pub status: String,
-    pub outcome: Option<String>,
-    pub waits_for: ThreadNeeds,
-    pub title: Option<String>,
-    pub agent: Option<String>,
-    pub task: Option<String>,
-    pub parent: Option<String>,
-    pub model: String,
-    pub cost: ThreadCost,
-    pub context: u64,
-    pub window: Option<u64>,
-    pub version: u64,
-    pub created: String,
-    pub updated: String,
-}
-
 /// A thread that cannot be read, in an answer about several threads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnreadableRow {
@@ -70,64 +48,6 @@ pub fn thread_or_unnamed(thread_id: &str) -> &str {
     match thread_id {
         "" => "a record with an empty or unreadable name",
         id => id,
-    }
-}
-
-/// The answer of `list`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ListAnswer {
-    /// One page.
-    pub threads: Vec<ThreadRow>,
-    /// Threads of the page whose records cannot be read.
-    pub unreadable: Vec<UnreadableRow>,
-    /// Passed back as `--cursor`, continues the list.
-    pub cursor: Option<String>,
-    /// The exit code.
-    pub exit: CommandExit,
-}
-
-impl CommandAnswer for ListAnswer {
-    fn exit(&self) -> CommandExit {
-        self.exit
-    }
-
-    fn print(&self, screen: &mut OutputScreen) {
-        for row in &self.unreadable {
-            row.warn(screen);
-        }
-        if self.threads.is_empty() {
-            screen.note("no threads");
-            return;
-        }
-        let (left, right) = (ColumnAlignment::Left, ColumnAlignment::Right);
-        let waits = self.threads.iter().any(|row| !row.waits_for.is_none());
-        let mut table = TextTable::new(&[left, left, right, right, right, left, left, left]);
-        let needs = if waits { "WAITS FOR" } else { "" };
-        table.add_row(&[
-            "THREAD", "STATUS", "TURNS", "TOKENS", "COST", "UPDATED", "TITLE", needs,
-        ]);
-        let now = screen.now();
-        for row in &self.threads {
-            let tokens = row.cost.input_tokens.saturating_add(row.cost.output_tokens);
-            table.add_row(&[
-                row.thread_id.as_str(),
-                &row.status,
-                &row.cost.turns.to_string(),
-                &tokens.to_string(),
-                &money::format_usd(row.cost.spend),
-                &time_format::format_relative(&row.updated, now),
-                row.title.as_deref().unwrap_or_default(),
-                &row.waits_for.describe(),
-            ]);
-        }
-        for line in table.lines() {
-            screen.print_line(&line);
-        }
-        if let Some(cursor) = &self.cursor {
-            // A cursor is a key of the store with control characters as separators, so it is quoted
-            // for a shell.
-            screen.note(&format!("more: --cursor {}", quote_for_shell(cursor)));
-        }
     }
 }
 
@@ -301,12 +221,17 @@ pub struct ShowAnswer {
     pub at: Option<CheckpointRow>,
     /// Its last events.
     pub events: Vec<EventView>,
+    /// The directory of its documents in the project, if it has any.
+    pub documents: Option<String>,
     /// The reason why its events cannot be read, if they cannot.
     pub events_problem: Option<String>,
     /// The tip of its chain, if it was continued.
     pub continued_in: Option<String>,
     /// The exit code.
     pub exit: CommandExit,
+    /// True to show times in UTC.
+    #[serde(skip)]
+    pub utc: bool,
 }
 
 /// Most characters of an event's text in `show`.
@@ -319,7 +244,9 @@ impl CommandAnswer for ShowAnswer {
 
     fn print(&self, screen: &mut OutputScreen) {
         let mut table = TextTable::new(&[ColumnAlignment::Left, ColumnAlignment::Left]);
-        for (name, value) in self.thread.fields(screen) {
+        let mut fields = self.thread.fields(screen.now(), self.utc);
+        fields.push(("documents", self.documents.clone().unwrap_or_default()));
+        for (name, value) in fields {
             if !value.is_empty() {
                 table.add_row(&[name, &value]);
             }
@@ -329,7 +256,7 @@ impl CommandAnswer for ShowAnswer {
         }
         if let Some(at) = &self.at {
             screen.print_line("");
-            screen.print_line(&at.describe(screen.now()));
+            screen.print_line(&at.describe(screen.now(), self.utc));
         }
         if let Some(problem) = &self.events_problem {
             screen.print_line("");
@@ -350,9 +277,9 @@ impl CommandAnswer for ShowAnswer {
         for event in &self.events {
             table.add_row(&[
                 format!("{}.{}", event.version, event.index),
-                time_format::format_relative(&event.time, now),
+                time_format::format_shown(&event.time, now, self.utc),
                 event.kind.clone(),
-                summarize_body(&event.body),
+                event_gist(&event.body),
             ]);
         }
         for line in table.lines() {
@@ -363,8 +290,8 @@ impl CommandAnswer for ShowAnswer {
 
 impl ThreadView {
     /// Returns names and values for the table; empty values are not shown.
-    fn fields(&self, screen: &OutputScreen) -> Vec<(&'static str, String)> {
-        let now = screen.now();
+    fn fields(&self, now: jiff::Timestamp, utc: bool) -> Vec<(&'static str, String)> {
+        let time = |time: &str| time_format::format_shown(time, now, utc);
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let json = |value: &Value| match value {
             Value::Object(object) if object.is_empty() => String::new(),
@@ -399,10 +326,10 @@ impl ThreadView {
             ("cost", self.cost.describe()),
             ("time in steps", time_format::format_duration(self.duration)),
             ("context", self.describe_context()),
-            ("run", self.run.describe(now)),
+            ("run", self.run.describe(time)),
             ("version", self.version.to_string()),
-            ("created", time_format::format_relative(&self.created, now)),
-            ("updated", time_format::format_relative(&self.updated, now)),
+            ("created", time(&self.created)),
+            ("updated", time(&self.updated)),
             (
                 "result",
                 self.result.as_ref().map_or_else(String::new, json),
@@ -447,7 +374,7 @@ impl ThreadView {
 }
 
 impl RunView {
-    fn describe(&self, now: jiff::Timestamp) -> String {
+    fn describe(&self, format_time: impl Fn(&str) -> String) -> String {
         let Some(holder) = &self.holder else {
             return self.number.to_string();
         };
@@ -456,7 +383,7 @@ impl RunView {
             "{}, {} under way, held by {holder}, expires {}",
             self.number,
             self.step.as_deref().unwrap_or("no step"),
-            time_format::format_relative(expiry, now)
+            format_time(expiry)
         )
     }
 }
@@ -512,15 +439,33 @@ fn decision_gist(body: &Value) -> Option<String> {
     })
 }
 
-/// Returns the gist of an event, on one line.
-pub(super) fn summarize_body(body: &Value) -> String {
+/// Returns the gist of a call: the tool, and its arguments as far as they say something.
+fn call_gist(body: &Value) -> Option<String> {
+    let name = body["name"]
+        .as_str()
+        .filter(|_| body["type"] == "tool_use")?;
+    let arguments = match &body["arguments"] {
+        // The text that the model wrote: characters that it escaped are shown.
+        Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| Value::from(&**text)),
+        arguments => arguments.clone(),
+    };
+    Some(match arguments {
+        Value::Null => name.to_owned(),
+        Value::Object(object) if object.is_empty() => name.to_owned(),
+        Value::String(text) => format!("{name} {text}"),
+        arguments => format!("{name} {arguments}"),
+    })
+}
+
+/// Returns the gist of an event, cut to a line.
+pub fn event_gist(body: &Value) -> String {
     let text = ["text", "name", "title", "message", "model", "by", "code"]
         .iter()
         .find_map(|name| body.get(name).and_then(Value::as_str));
     let content = body.pointer("/content/0/text").and_then(Value::as_str);
     let cause = body.pointer("/cause/message").and_then(Value::as_str);
     let told = charge_gist(body).or_else(|| chain_gist(body));
-    let decided = decision_gist(body);
+    let decided = decision_gist(body).or_else(|| call_gist(body));
     let text = decided.as_deref().or(text);
     let whole = text.or(content).or(cause).or(told.as_deref());
     let whole = whole.unwrap_or_default();

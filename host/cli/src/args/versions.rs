@@ -7,6 +7,9 @@ use clap::{Args, ValueEnum};
 /// Most events that `show` gives at once.
 pub const EVENTS_MAX: u32 = 100;
 
+/// Most turns that `transcript --last` gives: a longer part is the whole, or begins at a version.
+const LAST_MAX: u32 = 1_000;
+
 /// Most versions that `checkpoints` lists at once.
 pub const CHECKPOINTS_MAX: u32 = 1_000;
 
@@ -26,6 +29,9 @@ pub struct ShowArgs {
     /// Its last events up to this version, instead of the newest
     #[arg(long, value_name = "VERSION")]
     pub at: Option<u64>,
+    /// Show times in UTC, not as the time that has passed
+    #[arg(long)]
+    pub utc: bool,
 }
 
 /// The arguments of `transcript`.
@@ -39,6 +45,16 @@ pub struct TranscriptArgs {
     /// Up to this version, instead of the newest
     #[arg(long, value_name = "VERSION")]
     pub at: Option<u64>,
+    /// Its last N turns alone: model replies, and messages to it
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(LAST_MAX))
+    )]
+    pub last: Option<u32>,
+    /// Go on with what is added, until nobody runs the thread any more
+    #[arg(long, short = 'f', conflicts_with = "at")]
+    pub follow: bool,
 }
 
 /// Formats of a transcript.
@@ -96,6 +112,9 @@ pub struct CheckpointsArgs {
     /// Begin with this version, instead of the newest
     #[arg(long, value_name = "VERSION")]
     pub at: Option<u64>,
+    /// Show times in UTC, not as the time that has passed
+    #[arg(long)]
+    pub utc: bool,
 }
 
 /// The arguments of `fork`.

@@ -2,8 +2,8 @@
 //! as a shell script.
 
 use super::list::forks_of;
-use super::{chain, external_loop, fault, tree_totals, view};
-use crate::answer::{BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer};
+use super::{cap_warning, chain, external_loop, fault, thread_names, tree_totals, view};
+use crate::answer::{BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer, has_ended};
 use crate::args::{self, BudgetCommand};
 use crate::contract::{CallBill, CostEstimate, ModelCall, RefusalKind, TokenUsage, TreeBranch};
 use crate::exit::{CommandExit, CommandFault};
@@ -27,20 +27,21 @@ pub async fn budget(
         BudgetCommand::Hold(asked) => hold(host, asked, screen).await,
         BudgetCommand::Settle(settle) => {
             let bill = to_bill(&settle.bill);
-            settle_or_release(host, &settle.thread, settle.call, Some(bill), screen).await
+            settle_or_release(host, settle.thread, settle.call, Some(bill), screen).await
         }
         BudgetCommand::Release(release) => {
-            settle_or_release(host, &release.thread, release.call, None, screen).await
+            settle_or_release(host, release.thread, release.call, None, screen).await
         }
     }
 }
 
 async fn show(
     host: &impl CommandHost,
-    named: args::ThreadArgs,
+    mut named: args::ThreadArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open_to_read(screen)?;
+    thread_names::resolve(&opened, &mut named.thread).await?;
     let failed = |error| fault::from_thread_call(&opened, &named.thread, &error);
     let threads = &opened;
     let thread = threads.get(&named.thread).await.map_err(failed)?;
@@ -57,6 +58,10 @@ async fn show(
         }
     };
     let continued_in = chain::name_tip(&opened, &named.thread, "budget show", screen).await;
+    let account = view::account(account).with_tree_spend(of_account);
+    if !has_ended(&thread.status) {
+        cap_warning::warn_of_limit(&account, screen);
+    }
     Ok(screen.print_answer(&BudgetAnswer {
         continued_in,
         cost: view::cost(&thread.cost),
@@ -66,22 +71,23 @@ async fn show(
         tree_spend: tree.spend,
         tree_threads: tree.threads,
         tree_unreadable: tree.unreadable,
-        account: view::account(account).with_tree_spend(of_account),
+        account,
         exit: CommandExit::Done,
     }))
 }
 
 async fn hold(
     host: &impl CommandHost,
-    hold: args::HoldArgs,
+    mut hold: args::HoldArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
+    let opened = host.open()?;
+    thread_names::resolve(&opened, &mut hold.thread).await?;
     let Some(token) = external_loop::find_token(host, hold.token, &hold.thread)? else {
         return Err(external_loop::missing_token(
             "money is held with the token of the lease",
         ));
     };
-    let opened = host.open()?;
     let failed = |error| fault::from_thread_call(&opened, &hold.thread, &error);
     let threads = &opened;
     let thread = threads.get(&hold.thread).await.map_err(failed)?.id;
@@ -137,15 +143,16 @@ fn to_bill(told: &args::BillArgs) -> CallBill {
 /// Settles a call with its bill, or releases it if nothing was sent (`bill` is none).
 async fn settle_or_release(
     host: &impl CommandHost,
-    thread: &str,
+    mut thread: String,
     call: u64,
     bill: Option<CallBill>,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open()?;
-    let failed = |error| fault::from_thread_call(&opened, thread, &error);
+    thread_names::resolve(&opened, &mut thread).await?;
+    let failed = |error| fault::from_thread_call(&opened, &thread, &error);
     let threads = &opened;
-    let thread_id = threads.get(thread).await.map_err(failed)?.id;
+    let thread_id = threads.get(&thread).await.map_err(failed)?.id;
     let version = match bill {
         Some(bill) => threads.settle(&thread_id, call, bill).await,
         None => threads.release(&thread_id, call).await,
@@ -163,16 +170,21 @@ async fn settle_or_release(
 /// Shows a thread and all threads that it spawned.
 pub async fn tree(
     host: &impl CommandHost,
-    tree: args::TreeArgs,
+    mut tree: args::TreeArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open_to_read(screen)?;
+    thread_names::resolve(&opened, &mut tree.thread).await?;
     let answer = load_tree(&opened, &tree).await;
     let answer = answer.map_err(|error| fault::from_thread_call(&opened, &tree.thread, &error))?;
     Ok(screen.print_answer(&answer))
 }
 
-async fn load_tree(threads: &impl ProjectThreads, tree: &args::TreeArgs) -> CallResult<TreeAnswer> {
+/// Loads a thread and all threads that it spawned, up to the bound of one answer.
+pub(super) async fn load_tree(
+    threads: &impl ProjectThreads,
+    tree: &args::TreeArgs,
+) -> CallResult<TreeAnswer> {
     let (mut rows, mut cursor) = (TreeRows::default(), tree.cursor.clone());
     let mut unreadable = Vec::new();
     let mut drawn = AncestorAccounts::default();
@@ -197,6 +209,12 @@ async fn load_tree(threads: &impl ProjectThreads, tree: &args::TreeArgs) -> Call
         }
         if cursor.is_none() || (more.is_some() && rows.open.is_empty()) {
             break;
+        }
+    }
+    for row in &mut rows.threads {
+        // A record that can no longer be read was read for its row a moment ago: it stays.
+        if let Ok(thread) = threads.get(&row.thread_id).await {
+            (row.title, row.directive) = (thread.title, thread.directive);
         }
     }
     Ok(TreeAnswer {
@@ -234,6 +252,8 @@ impl TreeRows {
             thread_id: branch.thread,
             depth: branch.depth,
             status: branch.status,
+            title: None,
+            directive: None,
             spend: branch.spend,
             tree_spend: branch.spend,
             draws_on,

@@ -1,6 +1,6 @@
 //! `chain`: the links of a thread's chain; and the tip that other commands go on with.
 
-use super::fault;
+use super::{fault, thread_names};
 use crate::answer::ChainAnswer;
 use crate::args;
 use crate::contract::{CallError, RefusalKind};
@@ -12,10 +12,19 @@ use serde_json::Value;
 /// Shows the links of a thread's chain, all pages of them.
 pub async fn chain(
     host: &impl CommandHost,
-    named: args::ThreadArgs,
+    mut named: args::ThreadArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open_to_read(screen)?;
+    thread_names::resolve(&opened, &mut named.thread).await?;
+    Ok(screen.print_answer(&load_chain(&opened, &named.thread).await?))
+}
+
+/// Loads the links of a thread's chain, all pages of them.
+pub(super) async fn load_chain(
+    opened: &impl ProjectThreads,
+    thread: &str,
+) -> Result<ChainAnswer, CommandFault> {
     let mut answer = ChainAnswer {
         success: true,
         chain_length: 0,
@@ -24,15 +33,15 @@ pub async fn chain(
         totals: Value::Null,
         account: Value::Null,
         exit: CommandExit::Done,
-        named: named.thread.clone(),
+        named: thread.to_owned(),
     };
     let mut next = Some(None);
     while let Some(cursor) = next {
-        let page = opened.chain(&named.thread, cursor).await;
-        let page = page.map_err(|error| fault::from_thread_call(&opened, &named.thread, &error))?;
+        let page = opened.chain(thread, cursor).await;
+        let page = page.map_err(|error| fault::from_thread_call(opened, thread, &error))?;
         next = add_page(&mut answer, &page)?.map(Some);
     }
-    Ok(screen.print_answer(&answer))
+    Ok(answer)
 }
 
 /// Adds a page of links to the answer; returns the cursor of the next one.

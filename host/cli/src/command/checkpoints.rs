@@ -2,7 +2,7 @@
 
 use super::thread_path::{load_last_entries, path_of};
 use super::view::format_time;
-use super::{chain, fault, view};
+use super::{chain, fault, thread_names, view};
 use crate::answer::{CheckpointRow, CheckpointsAnswer, ForkAnswer};
 use crate::args;
 use crate::contract::{Entry, Thread};
@@ -17,10 +17,11 @@ use threadkeep_units::thread_path::ThreadPath;
 /// Lists the committed versions of a thread, newest first.
 pub async fn checkpoints(
     host: &impl CommandHost,
-    asked: args::CheckpointsArgs,
+    mut asked: args::CheckpointsArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open_to_read(screen)?;
+    thread_names::resolve(&opened, &mut asked.thread).await?;
     let thread = load_record(&opened, &asked.thread).await?;
     let until = asked.at.unwrap_or(thread.version);
     let entries = match until {
@@ -41,6 +42,7 @@ pub async fn checkpoints(
         next,
         continued_in,
         exit: CommandExit::Done,
+        utc: asked.utc,
     }))
 }
 
@@ -62,10 +64,11 @@ pub fn checkpoint_row(path: &ThreadPath, entry: &Entry) -> CheckpointRow {
 /// Begins a thread as another was at a version.
 pub async fn fork(
     host: &impl CommandHost,
-    asked: args::ForkArgs,
+    mut asked: args::ForkArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open()?;
+    thread_names::resolve(&opened, &mut asked.thread).await?;
     let thread = load_record(&opened, &asked.thread).await?;
     let version = asked.at.unwrap_or(thread.version);
     let change = fork_change(&asked).to_string();

@@ -2,7 +2,7 @@
 //! goes on in this process.
 
 use super::chain::{self, MeantThread};
-use super::{fault, fresh_id, run, view};
+use super::{fault, fresh_id, run, thread_names, view};
 use crate::answer::{ChargedRow, DecisionAnswer, ThreadNeeds, describe_decision};
 use crate::args;
 use crate::contract::{SignalContent, Thread};
@@ -18,7 +18,7 @@ pub async fn approve(
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let (thread, decision) = PersonDecision::from_args("approve", approve.decided);
-    decide(host, &thread, decision, screen).await
+    decide(host, thread, decision, screen).await
 }
 
 /// Refuses calls.
@@ -28,7 +28,7 @@ pub async fn deny(
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let (thread, decision) = PersonDecision::from_args("deny", deny.decided);
-    decide(host, &thread, decision, screen).await
+    decide(host, thread, decision, screen).await
 }
 
 /// Gives a call its result.
@@ -46,7 +46,7 @@ pub async fn answer(
         all: false,
         goes_on,
     };
-    decide(host, &thread, decision, screen).await
+    decide(host, thread, decision, screen).await
 }
 
 /// A decision as the user has named it.
@@ -142,13 +142,14 @@ impl PersonDecision {
 
 async fn decide(
     host: &impl CommandHost,
-    thread: &str,
+    mut thread: String,
     decision: PersonDecision,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open()?;
+    thread_names::resolve(&opened, &mut thread).await?;
     let done = "the decision goes";
-    let mut meant = chain::find_meant_thread(&opened, thread, done, screen).await;
+    let mut meant = chain::find_meant_thread(&opened, &thread, done, screen).await;
     let found = opened.get(&meant.id).await;
     let found = found.map_err(|error| fault::from_thread_call(&opened, &meant.id, &error))?;
     let (found, charged) = run::recover_from_dead_holder(&opened, found, screen).await?;

@@ -83,6 +83,8 @@ async fn run_tour<H: CommandHost>(
         thread: thread.clone(),
         format: TranscriptFormat::Markdown,
         at: None,
+        last: None,
+        follow: false,
     };
     let transcript = transcript::load_transcript(&opened, &asked).await?;
     print_plain(&transcript, screen);

@@ -7,7 +7,7 @@
 
 use super::change_lines::ChangeLines;
 use super::view::format_time;
-use super::{chain, fault, fresh_id, view};
+use super::{chain, fault, fresh_id, thread_names, view};
 use crate::answer::{CommitAnswer, OpenAnswer};
 use crate::args;
 use crate::contract::{ChangeSet, CommittedChange, ExpectedVersion, RefusalKind, Thread, UnixTime};
@@ -32,10 +32,11 @@ const APPEND_TRIES_MAX: u32 = 64;
 /// Opens a thread for an external loop and prints the token.
 pub async fn open(
     host: &impl CommandHost,
-    open: args::OpenArgs,
+    mut open: args::OpenArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open()?;
+    thread_names::resolve(&opened, &mut open.thread).await?;
     let failed = |error| fault::from_thread_call(&opened, &open.thread, &error);
     let threads = &opened;
     // Not a native holder: this process ends while the loop goes on.
@@ -80,11 +81,12 @@ pub fn deadline_after(threads: &impl ProjectThreads, time: Duration) -> UnixTime
 /// Appends the lines of standard input, one JSON object each, as one commit.
 pub async fn append(
     host: &impl CommandHost,
-    append: args::AppendArgs,
+    mut append: args::AppendArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
-    let token = find_token(host, append.token, &append.thread)?;
     let opened = host.open()?;
+    thread_names::resolve(&opened, &mut append.thread).await?;
+    let token = find_token(host, append.token, &append.thread)?;
     let failed = |error| fault::from_thread_call(&opened, &append.thread, &error);
     let threads = &opened;
     let thread = threads.get(&append.thread).await.map_err(failed)?;
@@ -138,13 +140,14 @@ async fn append_to_newest(
 /// Closes a thread that an external loop holds.
 pub async fn close(
     host: &impl CommandHost,
-    close: args::CloseArgs,
+    mut close: args::CloseArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
+    let opened = host.open()?;
+    thread_names::resolve(&opened, &mut close.thread).await?;
     let Some(token) = find_token(host, close.token, &close.thread)? else {
         return Err(missing_token("a hold is ended with its token"));
     };
-    let opened = host.open()?;
     let failed = |error| fault::from_thread_call(&opened, &close.thread, &error);
     let threads = &opened;
     let thread = threads.get(&close.thread).await.map_err(failed)?.id;

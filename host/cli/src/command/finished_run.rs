@@ -1,6 +1,6 @@
 //! The answer about a run that this process performs no longer.
 
-use super::{charges, fault, tree_totals, view};
+use super::{cap_warning, charges, fault, tree_totals, view};
 use crate::answer::{LeftAloneRow, RunAnswer, ThreadCost};
 use crate::contract::Thread;
 use crate::exit::CommandExit;
@@ -45,6 +45,7 @@ pub async fn build_answer(
     let payer = tree_totals::find_payer(opened, thread).await;
     let tree_spend = tree.as_ref().map(|tree| tree.spend);
     let tree = tree.unwrap_or_default();
+    cap_warning::warn_of_account(opened, &thread.id, &thread.status, tree_spend, screen).await;
     RunAnswer {
         thread_id: thread.id.clone(),
         chain_id: thread.chain.clone(),

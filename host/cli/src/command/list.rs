@@ -1,65 +1,160 @@
-//! `list`: one page of threads.
+//! `list`: threads that meet filters, newest first.
+//!
+//! The component lists by one property at once, from an index of it. The rarest property of those
+//! that are named is left to it; the others are compared with its rows, a page at a time.
 
-use super::{chain, fault, note_if_empty, view};
+use super::{chain, fault, note_if_empty, thread_names, view};
 use crate::answer::{ListAnswer, has_ended};
-use crate::args;
-use crate::contract::{ListPage, ThreadFilter, UnreadableThread};
+use crate::args::{self, LIST_ALL_MAX};
+use crate::contract::{ListPage, ListedThread, ThreadFilter, UnreadableThread};
 use crate::exit::{CommandExit, CommandFault};
 use crate::screen::OutputScreen;
-use crate::threads::{CommandHost, ProjectThreads};
+use crate::threads::{CallResult, CommandHost, PAGE_THREADS_MAX, ProjectThreads};
 
-/// Lists one page of threads.
+/// Lists threads.
 pub async fn list(
     host: &impl CommandHost,
-    list: args::ListArgs,
+    mut list: args::ListArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open_to_read(screen)?;
+    let filter = &mut list.filter;
+    let named = [&mut filter.parent, &mut filter.chain, &mut filter.forks];
+    for name in named.into_iter().chain([&mut list.after]).flatten() {
+        thread_names::resolve(&opened, name).await?;
+    }
     let parent = list.filter.parent.clone();
-    let filter = filter_of(list.filter);
-    let page = opened.list(filter, list.limit, list.cursor).await;
-    let mut page = page.map_err(|error| fault::from_call(&error))?;
+    let mut page = load_rows(&opened, &list).await?;
     if let Some(parent) = parent {
-        add_later_links(&opened, &mut page, screen).await?;
         chain::name_tip(&opened, &parent, "list --parent", screen).await;
+        note_left_links(&page, screen);
     }
     note_if_empty(&opened, screen);
+    let cursor = page.rows.cursor.take();
     Ok(screen.print_answer(&ListAnswer {
-        threads: page.threads.iter().map(view::thread_row).collect(),
-        unreadable: page.unreadable.into_iter().map(view::unreadable).collect(),
-        cursor: page.cursor,
+        threads: page.rows.threads.iter().map(view::thread_row).collect(),
+        unreadable: page
+            .rows
+            .unreadable
+            .into_iter()
+            .map(view::unreadable)
+            .collect(),
+        cursor,
         exit: CommandExit::Done,
+        utc: list.utc,
     }))
 }
 
-/// Lists the later links of each child in front of it, newest first: the component lists the first
-/// link of a child alone, and a child that was continued runs in another.
+/// Threads that meet the filters.
+#[derive(Default)]
+struct FilteredRows {
+    rows: ListPage,
+    /// Children with more later links than one page has.
+    long_chains: Vec<String>,
+}
+
+/// Loads the threads that meet the filters, as many as are asked for.
+async fn load_rows(
+    opened: &impl ProjectThreads,
+    list: &args::ListArgs,
+) -> Result<FilteredRows, CommandFault> {
+    let failed = |error| fault::from_call(&error);
+    let index = index_of(&list.filter);
+    let matcher = RowMatcher::new(opened, list);
+    let mut found = FilteredRows::default();
+    let mut left = match list.all {
+        true => LIST_ALL_MAX,
+        false => list.limit,
+    };
+    let mut skips_until = list.after.as_deref();
+    let mut cursor = list.cursor.clone();
+    loop {
+        let whole = matcher.compares_rows || skips_until.is_some();
+        let size = if whole {
+            PAGE_THREADS_MAX
+        } else {
+            left.min(PAGE_THREADS_MAX)
+        };
+        let mut page = opened
+            .list(index.clone(), size, cursor.clone())
+            .await
+            .map_err(failed)?;
+        let met = matcher.places(&page, skips_until);
+        // A cursor stands behind a whole page: one that has too many is read again up to the last
+        // that is wanted.
+        if let Some(last) = met
+            .get(left as usize - 1)
+            .filter(|_| met.len() > left as usize)
+        {
+            let size = u32::try_from(last + 1).unwrap_or(PAGE_THREADS_MAX);
+            page = opened
+                .list(index.clone(), size, cursor)
+                .await
+                .map_err(failed)?;
+        }
+        let met = matcher.places(&page, skips_until);
+        if skips_until.is_some_and(|after| page.threads.iter().any(|row| is_named(row, after))) {
+            skips_until = None;
+        }
+        left = left.saturating_sub(u32::try_from(met.len()).unwrap_or(u32::MAX));
+        cursor = page.cursor.take();
+        found.rows.unreadable.append(&mut page.unreadable);
+        let rows = page.threads.into_iter().enumerate();
+        let rows = rows.filter(|(place, _)| met.contains(place));
+        for (_, row) in rows {
+            if list.filter.parent.is_some() {
+                add_later_links(opened, &row, &mut found)
+                    .await
+                    .map_err(failed)?;
+            }
+            found.rows.threads.push(row);
+        }
+        if left == 0 || cursor.is_none() {
+            break;
+        }
+    }
+    if let Some(after) = skips_until {
+        let message = format!("{after} is not in this list");
+        return Err(CommandFault::new("not-found", message)
+            .with_hint("leave --after out to begin with the newest"));
+    }
+    found.rows.cursor = cursor;
+    Ok(found)
+}
+
+/// Adds the later links of a child in front of it, newest first: the component lists the first link
+/// of a child alone, and a child that was continued runs in another.
 async fn add_later_links(
     opened: &impl ProjectThreads,
-    page: &mut ListPage,
-    screen: &mut OutputScreen,
-) -> Result<(), CommandFault> {
-    for child in std::mem::take(&mut page.threads) {
-        // Only a thread that has ended can have been continued.
-        if has_ended(&child.status) {
-            let links = ThreadFilter::Chain(child.id.clone());
-            let links = opened.list(links, args::LIST_MAX, None).await;
-            let links = links.map_err(|error| fault::from_call(&error))?;
-            if links.cursor.is_some() {
-                let child = &child.id;
-                screen.note(&format!(
-                    "{child} has earlier links: `threadkeep chain {child}`"
-                ));
-            }
-            let later = links.threads.into_iter().filter(|link| link.id != child.id);
-            page.threads.extend(later);
-            let known = |one: &UnreadableThread| one.thread == child.id;
-            page.unreadable
-                .extend(links.unreadable.into_iter().filter(|one| !known(one)));
-        }
-        page.threads.push(child);
+    child: &ListedThread,
+    found: &mut FilteredRows,
+) -> CallResult<()> {
+    // Only a thread that has ended can have been continued.
+    if !has_ended(&child.status) {
+        return Ok(());
     }
+    let links = ThreadFilter::Chain(child.id.clone());
+    let links = opened.list(links, PAGE_THREADS_MAX, None).await?;
+    if links.cursor.is_some() {
+        found.long_chains.push(child.id.clone());
+    }
+    let later = links.threads.into_iter().filter(|link| link.id != child.id);
+    found.rows.threads.extend(later);
+    let is_other = |one: &UnreadableThread| one.thread != child.id;
+    found
+        .rows
+        .unreadable
+        .extend(links.unreadable.into_iter().filter(is_other));
     Ok(())
+}
+
+/// Names the children with more links than are listed.
+fn note_left_links(found: &FilteredRows, screen: &mut OutputScreen) {
+    for child in &found.long_chains {
+        screen.note(&format!(
+            "{child} has earlier links: `threadkeep chain {child}`"
+        ));
+    }
 }
 
 /// The filter of the forks of a chain.
@@ -67,25 +162,80 @@ pub fn forks_of(chain: &str) -> ThreadFilter {
     ThreadFilter::Other(serde_json::json!({"kind": "forks", "chain": chain}).to_string())
 }
 
-/// The filter of the command line, which gives one at most.
-fn filter_of(given: args::ListFilter) -> ThreadFilter {
-    let args::ListFilter {
-        status,
-        parent,
-        directive,
-        agent,
-        task,
-        chain,
-        forks,
-    } = given;
+/// Returns the index that is walked: the first of those that are named, the rarest first. What has
+/// no column in a row comes before what is compared.
+fn index_of(filter: &args::ListFilter) -> ThreadFilter {
+    let by = |name: &Option<String>, filter: fn(String) -> ThreadFilter| name.clone().map(filter);
     let filters = [
-        status.map(ThreadFilter::Status),
-        parent.map(ThreadFilter::Parent),
-        directive.map(ThreadFilter::Directive),
-        agent.map(ThreadFilter::Agent),
-        task.map(ThreadFilter::Task),
-        chain.map(ThreadFilter::Chain),
-        forks.map(|chain| forks_of(&chain)),
+        by(&filter.chain, ThreadFilter::Chain),
+        filter.forks.as_deref().map(forks_of),
+        by(&filter.parent, ThreadFilter::Parent),
+        by(&filter.task, ThreadFilter::Task),
+        by(&filter.agent, ThreadFilter::Agent),
+        by(&filter.directive, ThreadFilter::Directive),
+        by(&filter.status, ThreadFilter::Status),
     ];
     filters.into_iter().flatten().next().unwrap_or_default()
+}
+
+/// Compares rows with the filters.
+struct RowMatcher<'a> {
+    filter: &'a args::ListFilter,
+    /// The earliest time of the last change, in seconds since 1970.
+    since: Option<i64>,
+    /// False if every row of the index is listed.
+    compares_rows: bool,
+}
+
+impl<'a> RowMatcher<'a> {
+    fn new(opened: &impl ProjectThreads, list: &'a args::ListArgs) -> Self {
+        let filter = &list.filter;
+        let named = [
+            &filter.status,
+            &filter.directive,
+            &filter.agent,
+            &filter.task,
+        ];
+        let indexed = [&filter.parent, &filter.chain, &filter.forks];
+        let named = named.into_iter().chain(indexed).flatten().count();
+        let now = opened.now().seconds;
+        let since = filter.since.map(|since| since.second_at(now));
+        Self {
+            filter,
+            compares_rows: named > 1 || filter.roots || since.is_some(),
+            since,
+        }
+    }
+
+    /// Returns the places of the rows of a page that meet the filters, behind one that is skipped.
+    fn places(&self, page: &ListPage, skips_until: Option<&str>) -> Vec<usize> {
+        let rows = page.threads.iter().enumerate();
+        let begin = skips_until.map_or(Some(0), |after| {
+            let found = page.threads.iter().position(|row| is_named(row, after));
+            found.map(|place| place + 1)
+        });
+        let Some(begin) = begin else {
+            return Vec::new();
+        };
+        let rows = rows.skip(begin).filter(|(_, row)| self.meets(row));
+        rows.map(|(place, _)| place).collect()
+    }
+
+    fn meets(&self, row: &ListedThread) -> bool {
+        let filter = self.filter;
+        let is = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.is_none() || wanted.as_deref() == found
+        };
+        // The index of children has met `parent`, and knows links that the row does not name.
+        is(&filter.status, Some(&row.status))
+            && is(&filter.directive, row.directive.as_deref())
+            && is(&filter.agent, row.agent.as_deref())
+            && is(&filter.task, row.task.as_deref())
+            && !(filter.roots && row.parent.is_some())
+            && self.since.is_none_or(|since| row.updated.seconds >= since)
+    }
+}
+
+fn is_named(row: &ListedThread, id: &str) -> bool {
+    row.id.eq_ignore_ascii_case(id)
 }

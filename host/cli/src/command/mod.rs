@@ -5,12 +5,14 @@
 //! the user.
 
 pub mod budget;
+pub mod cap_warning;
 pub mod chain;
 mod change_lines;
 pub mod charges;
 pub mod checkpoints;
 pub mod decide;
 pub mod demo;
+pub mod export;
 pub mod external_loop;
 pub mod fault;
 pub mod finished_run;
@@ -22,9 +24,11 @@ pub mod run;
 pub mod show;
 pub mod signal;
 pub mod state;
+pub mod thread_names;
 mod thread_path;
 pub mod transcript;
 pub mod tree_totals;
+pub mod usage;
 pub mod view;
 
 use crate::answer::CompletionsAnswer;
@@ -64,6 +68,8 @@ pub async fn perform(
         CliCommand::Kill(named) => signal::kill(host, named, screen).await,
         CliCommand::Budget(budget) => budget::budget(host, budget, screen).await,
         CliCommand::Tree(tree) => budget::tree(host, tree, screen).await,
+        CliCommand::Export(asked) => export::export(host, asked, screen).await,
+        CliCommand::Usage(asked) => usage::usage(host, asked, screen).await,
         CliCommand::Recover(recover) => recover::recover(host, recover, screen).await,
         CliCommand::Demo => demo::demo(host, screen).await,
         CliCommand::Completions(completions) => {

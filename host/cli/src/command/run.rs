@@ -1,7 +1,7 @@
 //! `run`, `resume` and `create`.
 
 use super::message_images::MessageImages;
-use super::{charges, fault, tree_totals, view};
+use super::{charges, fault, thread_names, tree_totals, view};
 use crate::answer::{ChargedRow, HeldRow, ResumeAnswer, ThreadAnswer, has_ended};
 use crate::args;
 use crate::contract::{RunLease, Thread, ThreadDraft};
@@ -232,13 +232,14 @@ pub fn held_row(opened: &impl ProjectThreads, lease: &RunLease) -> HeldRow {
 /// Resumes a thread in this process.
 pub async fn resume(
     host: &impl CommandHost,
-    resume: args::ResumeArgs,
+    mut resume: args::ResumeArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let text = resume.text.as_deref().or(resume.message.as_deref());
     text.map(inputs::user_message).transpose()?;
     let images = MessageImages::read(host, &resume.image)?;
     let opened = host.open()?;
+    thread_names::resolve(&opened, &mut resume.thread).await?;
     let thread = opened.get_tip(&resume.thread).await;
     let thread = thread.map_err(|why| fault::from_thread_call(&opened, &resume.thread, &why))?;
     let (thread, charged) = recover_from_dead_holder(&opened, thread, screen).await?;

@@ -2,7 +2,7 @@
 
 use super::checkpoints::checkpoint_row;
 use super::thread_path::{load_last_entries, path_of};
-use super::{chain, fault, view};
+use super::{cap_warning, chain, fault, thread_names, view};
 use crate::answer::{EventView, ShowAnswer};
 use crate::args;
 use crate::exit::{CommandExit, CommandFault};
@@ -12,11 +12,15 @@ use crate::threads::{CommandHost, ProjectThreads};
 /// Shows one thread and its last events.
 pub async fn show(
     host: &impl CommandHost,
-    show: args::ShowArgs,
+    mut show: args::ShowArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open_to_read(screen)?;
+    thread_names::resolve(&opened, &mut show.thread).await?;
     let mut answer = load_thread(&opened, &show.thread, show.events, show.at).await?;
+    answer.utc = show.utc;
+    let (id, status) = (&answer.thread.thread_id, &answer.thread.status);
+    cap_warning::warn_of_account(&opened, id, status, None, screen).await;
     if answer.thread.next.is_some() {
         answer.continued_in = chain::name_tip(&opened, &show.thread, "show", screen).await;
     }
@@ -54,8 +58,10 @@ pub async fn load_thread(
         thread: view::thread(&record),
         at: shown,
         events,
+        documents: opened.documents_path(&record.id),
         events_problem,
         continued_in: None,
         exit: CommandExit::Done,
+        utc: false,
     })
 }

@@ -7,7 +7,7 @@
 
 use super::chain::MeantThread;
 use super::message_images::MessageImages;
-use super::{chain, fault, fresh_id, view};
+use super::{chain, fault, fresh_id, thread_names, view};
 use crate::answer::{
     CapKind, SignalAnswer, ThreadAnswer, UnreadableRow, advised_code, has_ended, repeats_in_vain,
 };
@@ -26,7 +26,7 @@ const LEFT_NAMED_MAX: usize = 20;
 /// Raises caps of a thread.
 pub async fn raise(
     host: &impl CommandHost,
-    raise: args::RaiseArgs,
+    mut raise: args::RaiseArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     if raise.caps.is_empty() {
@@ -35,6 +35,7 @@ pub async fn raise(
         ));
     }
     let opened = host.open()?;
+    thread_names::resolve(&opened, &mut raise.thread).await?;
     let done = "its caps are raised";
     let meant = chain::find_meant_thread(&opened, &raise.thread, done, screen).await;
     let failed = |error| fault::from_thread_call(&opened, &meant.id, &error);
@@ -134,10 +135,11 @@ fn format_cap(option: &str, value: u64) -> String {
 /// Cancels a thread: it ends when its current step is done.
 pub async fn cancel(
     host: &impl CommandHost,
-    named: args::ThreadArgs,
+    mut named: args::ThreadArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open()?;
+    thread_names::resolve(&opened, &mut named.thread).await?;
     let meant = chain::find_meant_thread(&opened, &named.thread, "it is cancelled", screen).await;
     send_signal(&opened, meant, "cancel", SignalContent::Cancel, screen).await
 }
@@ -145,10 +147,11 @@ pub async fn cancel(
 /// Kills a thread: it ends at once.
 pub async fn kill(
     host: &impl CommandHost,
-    named: args::ThreadArgs,
+    mut named: args::ThreadArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open()?;
+    thread_names::resolve(&opened, &mut named.thread).await?;
     let meant = chain::find_meant_thread(&opened, &named.thread, "it is killed", screen).await;
     send_signal(&opened, meant, "kill", SignalContent::Kill, screen).await
 }
@@ -156,12 +159,13 @@ pub async fn kill(
 /// Sends a message to a thread.
 pub async fn message(
     host: &impl CommandHost,
-    message: args::MessageArgs,
+    mut message: args::MessageArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let text = inputs::user_message(&message.text)?;
     let images = MessageImages::read(host, &message.image)?;
     let opened = host.open()?;
+    thread_names::resolve(&opened, &mut message.thread).await?;
     let done = "the message goes";
     let meant = chain::find_meant_thread(&opened, &message.thread, done, screen).await;
     let shown = match message.image.is_empty() {
@@ -182,10 +186,11 @@ pub async fn message(
 /// Sets or removes the title of a thread.
 pub async fn title(
     host: &impl CommandHost,
-    title: args::TitleArgs,
+    mut title: args::TitleArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open()?;
+    thread_names::resolve(&opened, &mut title.thread).await?;
     let done = "the title is set";
     let mut meant = chain::find_meant_thread(&opened, &title.thread, done, screen).await;
     let titled = opened.set_tip_title(&mut meant.id, title.text);

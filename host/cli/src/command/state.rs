@@ -1,6 +1,6 @@
 //! `state`: the state document of a thread, now or at a version.
 
-use super::{chain, fault, view};
+use super::{chain, fault, thread_names, view};
 use crate::answer::StateAnswer;
 use crate::args;
 use crate::exit::{CommandExit, CommandFault};
@@ -10,10 +10,11 @@ use crate::threads::{CommandHost, ProjectThreads};
 /// Prints the state document of a thread.
 pub async fn state(
     host: &impl CommandHost,
-    asked: args::StateArgs,
+    mut asked: args::StateArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open_to_read(screen)?;
+    thread_names::resolve(&opened, &mut asked.thread).await?;
     let failed = |error| fault::from_thread_call(&opened, &asked.thread, &error);
     let loaded = opened.load(&asked.thread, asked.at).await;
     let loaded = loaded.map_err(failed)?;

@@ -58,6 +58,7 @@ pub fn thread_row(thread: &ListedThread) -> ThreadRow {
         thread_id: thread.id.clone(),
         directive: thread.directive.clone(),
         status: thread.status.clone(),
+        code: thread.code.clone(),
         outcome: ended.then(|| thread.status.clone()),
         waits_for: ThreadNeeds::new(parse_json(thread.waits_for.as_deref().unwrap_or_default())),
         title: thread.title.clone(),

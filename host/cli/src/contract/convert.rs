@@ -49,7 +49,7 @@ macro_rules! convert_records {
             types::Failure => RecordDamage { code, message }
             types::Unreadable => UnreadableThread { thread, why }
             registry::Row => ListedThread {
-                id, status, waits_for, directive, parent, agent, task, title, model, cost,
+                id, status, code, waits_for, directive, parent, agent, task, title, model, cost,
                 context, window, version, created, updated
             }
             registry::RowPage => ListPage { threads, unreadable, cursor }

@@ -283,6 +283,8 @@ pub struct ListedThread {
     pub id: String,
     /// Its status.
     pub status: String,
+    /// The code of the cause of its status.
+    pub code: Option<String>,
     /// JSON: what it waits for.
     pub waits_for: Option<String>,
     /// None for a chat.

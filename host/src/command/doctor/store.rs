@@ -10,7 +10,7 @@ use std::sync::Arc;
 use threadkeep::authority::{self, HolderState};
 use threadkeep::documents::{USAGE_FILE, usage_log_bytes};
 use threadkeep::engine::Engine;
-use threadkeep::project::{ProjectStore, STORE, open_files_store};
+use threadkeep::project::{ProjectStore, SQLITE_STORE, open_files_store};
 use threadkeep::storage::StorageBackend;
 use threadkeep::tenant::{PAGE_THREADS_MAX, Tenant};
 use threadkeep::wit::registry::Filter;
@@ -183,11 +183,11 @@ fn open_files(threads: &Dir) -> Result<ExaminedStore, String> {
 fn open_sqlite(session: &CommandSession, threads: &Dir) -> Result<ExaminedStore, String> {
     use threadkeep::storage::StorageError;
     use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
-    let (opened, copy) = match SqliteStore::open(threads, STORE, SqliteOptions::local()) {
+    let (opened, copy) = match SqliteStore::open(threads, SQLITE_STORE, SqliteOptions::local()) {
         Err(StorageError::Unavailable { .. }) if store_copy::is_needed(threads) => {
             let copied = store_copy::copy_store(session, threads).map_err(|fault| fault.message)?;
             let dir = copied.dir().map_err(|fault| fault.message)?;
-            let opened = SqliteStore::open(dir, STORE, SqliteOptions::local());
+            let opened = SqliteStore::open(dir, SQLITE_STORE, SqliteOptions::local());
             (opened, Some(copied))
         }
         opened => (opened, None),
@@ -207,7 +207,9 @@ fn open_sqlite(session: &CommandSession, threads: &Dir) -> Result<ExaminedStore,
         return Err(format!("it is damaged: {fault}"));
     }
     let foreign = store.find_unreadable().map_err(|error| error.to_string())?;
-    let bytes = threads.metadata(STORE).map_or(0, |found| found.len());
+    let bytes = threads
+        .metadata(SQLITE_STORE)
+        .map_or(0, |found| found.len());
     Ok(ExaminedStore {
         storage: Arc::new(store),
         foreign,
@@ -226,9 +228,9 @@ fn describe_denied_file(_: &Dir) -> Option<String> {
 fn describe_denied_file(threads: &Dir) -> Option<String> {
     use cap_std::fs::{MetadataExt, PermissionsExt};
     let names = [
-        STORE.to_owned(),
-        format!("{STORE}-wal"),
-        format!("{STORE}-shm"),
+        SQLITE_STORE.to_owned(),
+        format!("{SQLITE_STORE}-wal"),
+        format!("{SQLITE_STORE}-shm"),
     ];
     names.into_iter().find_map(|name| {
         // A pipe would be waited for.

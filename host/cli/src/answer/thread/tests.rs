@@ -5,32 +5,6 @@ use crate::answer::SignalAnswer;
 use crate::screen::tests::screen;
 use serde_json::json;
 
-fn row(id: &str, title: Option<&str>) -> ThreadRow {
-    ThreadRow {
-        thread_id: id.to_owned(),
-        directive: None,
-        status: "completed".to_owned(),
-        outcome: Some("completed".to_owned()),
-        waits_for: ThreadNeeds::default(),
-        title: title.map(str::to_owned),
-        agent: None,
-        task: None,
-        parent: None,
-        model: "default".to_owned(),
-        cost: ThreadCost {
-            turns: 2,
-            input_tokens: 250,
-            output_tokens: 30,
-            spend: 310_000,
-        },
-        context: 280,
-        window: Some(32_000),
-        version: 4,
-        created: "2026-03-10T11:00:00Z".to_owned(),
-        updated: "2026-03-10T11:57:00Z".to_owned(),
-    }
-}
-
 fn view() -> ThreadView {
     ThreadView {
         thread_id: "a-1".to_owned(),
@@ -76,58 +50,6 @@ fn view() -> ThreadView {
 }
 
 #[test]
-fn a_list_is_an_aligned_table() {
-    let answer = ListAnswer {
-        threads: vec![row("a-1", Some("漢\x1b[2J")), row("longer-2", None)],
-        unreadable: vec![UnreadableRow {
-            thread_id: "b-1".to_owned(),
-            code: "corrupt".to_owned(),
-            message: "half".to_owned(),
-        }],
-        cursor: Some("status\u{1}it's".to_owned()),
-        exit: CommandExit::Done,
-    };
-    let (mut person, out, err) = screen(false, true);
-    person.print_answer(&answer);
-    assert_eq!(
-        out.text().lines().collect::<Vec<_>>(),
-        [
-            "THREAD    STATUS     TURNS  TOKENS         COST  UPDATED        TITLE",
-            "a-1       completed      2     280  0.00031 USD  3 minutes ago  漢\\u{1b}[2J",
-            "longer-2  completed      2     280  0.00031 USD  3 minutes ago",
-        ]
-    );
-    assert_eq!(
-        err.text(),
-        "warning: b-1 cannot be read: half\nmore: --cursor $'status\\x01it\\'s'\n"
-    );
-    let text = serde_json::to_string(&answer).unwrap();
-    assert!(
-        text.starts_with(r#"{"threads":[{"thread_id":"a-1","directive":null,"status":"completed""#)
-    );
-    assert!(
-        text.ends_with(r#""cursor":"status\u0001it's","exit":0}"#),
-        "{text}"
-    );
-}
-
-#[test]
-fn an_empty_list_says_so_beside_the_answer() {
-    let answer = ListAnswer {
-        threads: Vec::new(),
-        unreadable: Vec::new(),
-        cursor: None,
-        exit: CommandExit::Done,
-    };
-    let (mut person, out, err) = screen(false, false);
-    person.print_answer(&answer);
-    assert_eq!(
-        (out.text(), err.text()),
-        (String::new(), "no threads\n".to_owned())
-    );
-}
-
-#[test]
 fn a_thread_is_shown_with_what_is_known() {
     let answer = ShowAnswer {
         thread: view(),
@@ -139,15 +61,18 @@ fn a_thread_is_shown_with_what_is_known() {
             time: "2026-03-10T11:59:30Z".to_owned(),
             body: json!({"content": [{"type": "text", "text": "one\ntwo \x07"}]}),
         }],
+        documents: Some(".ai/threads/a-1".to_owned()),
         events_problem: None,
         continued_in: None,
         exit: CommandExit::Done,
+        utc: false,
     };
     let (mut person, out, _) = screen(false, true);
     person.print_answer(&answer);
     let text = out.text();
     for line in [
         "thread         a-1",
+        "documents      .ai/threads/a-1",
         "limits         1 turn, 0.50 USD, 30 min 0 s",
         "run            1, call-llm under way, held by native-1/1, expires in 10 minutes",
         "  1.0  30 seconds ago  message  one two \\u{7}",
@@ -198,20 +123,33 @@ fn signals_say_what_comes_of_them() {
 #[test]
 fn gists_are_short() {
     assert_eq!(
-        summarize_body(&json!({"text": "x".repeat(200)}))
+        event_gist(&json!({"text": "x".repeat(200)}))
             .chars()
             .count(),
         EVENT_CHARS_MAX + 1
     );
-    assert_eq!(summarize_body(&json!({"cause": {"message": "why"}})), "why");
+    assert_eq!(event_gist(&json!({"cause": {"message": "why"}})), "why");
+    for (arguments, gist) in [
+        (
+            json!(r#"{"path": "caf\u00e9"}"#),
+            r#"read_file {"path":"café"}"#,
+        ),
+        (json!("no JSON"), "read_file no JSON"),
+        (json!("{}"), "read_file"),
+        (json!({"n": 1}), r#"read_file {"n":1}"#),
+        (json!(null), "read_file"),
+    ] {
+        let call = json!({"type": "tool_use", "name": "read_file", "arguments": arguments});
+        assert_eq!(event_gist(&call), gist);
+    }
     // Symptom: the row of a `charged` event was blank. Kind: events that tell amounts alone.
     let charged = json!({"type": "charged", "version": 2, "spend": 5_000_000, "most": 20_000_000});
     let gist = "0.005 USD is charged by estimate; at most it was 0.02 USD";
-    assert_eq!(summarize_body(&charged), gist);
+    assert_eq!(event_gist(&charged), gist);
     let corrected =
         json!({"type": "usage_corrected", "charged": 5_000_000, "spend": 1_000_000, "version": 2});
     let gist = "0.005 USD was charged, 0.001 USD was really spent";
-    assert_eq!(summarize_body(&corrected), gist);
+    assert_eq!(event_gist(&corrected), gist);
     for (event, gist) in [
         (
             json!({"type": "context_limit_reached", "tokens_used": 9, "tokens_limit": 10}),
@@ -226,8 +164,8 @@ fn gists_are_short() {
             "goes on in t-2: again",
         ),
     ] {
-        assert_eq!(summarize_body(&event), gist);
+        assert_eq!(event_gist(&event), gist);
     }
-    assert_eq!(summarize_body(&json!({})), "");
-    assert_eq!(summarize_body(&json!(null)), "");
+    assert_eq!(event_gist(&json!({})), "");
+    assert_eq!(event_gist(&json!(null)), "");
 }
