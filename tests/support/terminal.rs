@@ -21,8 +21,8 @@ pub struct TerminalProcess {
 }
 
 impl TerminalProcess {
-    /// Starts a command in a terminal of [`COLUMNS`]. `None`, with a printed line, where none can be
-    /// made.
+    /// Starts a command in a terminal of [`COLUMNS`]. `None`, with a printed line, where none can
+    /// be made.
     ///
     /// # Panics
     /// In CI, if none can be made.
@@ -68,8 +68,7 @@ impl TerminalProcess {
 pub fn draw_screen(output: &str) -> String {
     let mut parser = vt100::Parser::new(ROWS, COLUMNS, 0);
     parser.process(output.as_bytes());
-    let contents = parser.screen().contents();
-    let lines = contents.lines().map(str::trim_end);
-    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    let rows = parser.screen().rows(0, COLUMNS.get());
+    let text: String = rows.map(|row| format!("{}\n", row.trim_end())).collect();
     format!("{}\n", text.trim_end())
 }

@@ -296,8 +296,8 @@ impl ModelTable {
         }
     }
 
-    /// Returns the table of a project without a file. Its tiers name a model of a provider whose key
-    /// is set: the first run needs nothing else.
+    /// Returns the table of a project without a file. Its tiers name a model of a provider whose
+    /// key is set: the first run needs nothing else.
     pub fn built_in(environment: EnvironmentSnapshot) -> Result<Self, LibraryError> {
         let default = built_in_default(&environment);
         let mut table = table_reader::read_table(BUILT_IN, BUILT_IN_PLACE, environment)?;

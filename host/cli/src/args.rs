@@ -276,7 +276,7 @@ pub struct RunArgs {
     /// An image that the first message shows to the model (png, jpeg, gif or webp); may be repeated
     #[arg(long, value_name = "FILE")]
     pub image: Vec<PathBuf>,
-    /// What is shown of the run.
+    /// The output beside its replies.
     #[command(flatten)]
     pub display: RunDisplayArgs,
     /// The properties of the new thread.
@@ -385,7 +385,7 @@ pub struct ResumeArgs {
     /// An image that the message shows to the model (png, jpeg, gif or webp); may be repeated
     #[arg(long, value_name = "FILE")]
     pub image: Vec<PathBuf>,
-    /// What is shown of the run.
+    /// The output beside its replies.
     #[command(flatten)]
     pub display: RunDisplayArgs,
 }

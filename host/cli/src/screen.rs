@@ -61,7 +61,7 @@ pub struct OutputScreen {
     live: bool,
     /// True if standard error is in the middle of a line, of [`OutputScreen::print_aside`].
     open_aside: bool,
-    /// What the user asked to be printed.
+    /// The options of the user about what is printed.
     asked: OutputArgs,
     /// True if threads are lost when the command ends.
     threads_lost: bool,

@@ -272,8 +272,8 @@ impl RunStream {
         self.said_held = false;
     }
 
-    /// The model is thinking. One note for each reply, or the thoughts where they are asked for; the
-    /// transcript has them anyway.
+    /// The model is thinking. One note for each reply, or the thoughts where they are asked for;
+    /// the transcript has them anyway.
     pub fn show_thinking(&mut self, screen: &mut OutputScreen, text: &str) {
         self.quiet = 0;
         self.progress.add_received(text);

@@ -18,11 +18,11 @@ pub enum TextRole {
     Aside,
     /// A name that the reader may use again: a tool, a thread, a command.
     Name,
-    /// What went well.
+    /// A success.
     Success,
-    /// What needs the reader: a suspension, a warning.
+    /// A state that needs the reader: a suspension, a warning.
     Warning,
-    /// What failed.
+    /// A failure.
     Failure,
 }
 

@@ -1,4 +1,4 @@
-//! What this program is made of: versions and the build, for `--version --verbose` and `doctor`.
+//! The parts of this program: versions and the build, for `--version --verbose` and `doctor`.
 
 use sha2::{Digest, Sha256};
 use threadkeep::engine::{COMPONENT, WIT_VERSION};

@@ -14,7 +14,7 @@ use super::interrupts::{InterruptStream, ProcessInterrupt};
 use super::session::{CommandProject, CommandSession};
 use super::terminal::SavedMode;
 use input::ChatInput;
-use line_editor::TypedLine;
+use line_editor::{LineEditor, TypedLine};
 use serde_json::json;
 use threadkeep_cli::answer::ChargedRow;
 use threadkeep_cli::args;
@@ -42,13 +42,21 @@ pub async fn chat(
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
     let each_line = chat.each_line;
+    let ends = screen.properties();
+    let is_dumb = session.environment().get("TERM").is_some_and(has_no_cursor);
+    let edits = ends.in_terminal && !ends.json && !is_dumb;
+    let editor = edits.then(|| LineEditor::start(!ends.out_terminal));
+    let editor = editor.flatten();
+    let saved = editor.is_some().then(SavedMode::save_and_silence);
     let mut talking = match &chat.thread {
         Some(thread) => ChatSession::for_existing_thread(session, thread, &chat, screen).await?,
         None => ChatSession::for_new_thread(session, chat).await?,
     };
-    let person = screen.properties().in_terminal;
-    let saved = SavedMode::save();
-    let mut input = ChatInput::start(each_line, screen);
+    let person = ends.in_terminal;
+    let mut input = match editor {
+        Some(editor) => ChatInput::Edited(editor),
+        None => ChatInput::start(each_line || person),
+    };
     let done = talking.exchange_messages(&mut input, person, screen).await;
     drop(saved);
     let done = done?;
@@ -66,6 +74,11 @@ pub async fn chat(
             Ok(done)
         }
     }
+}
+
+/// Returns true for a terminal that cannot move its cursor: its lines are read as they are.
+fn has_no_cursor(name: &str) -> bool {
+    ["dumb", "cons25", "emacs"].contains(&name)
 }
 
 /// The state of the `chat` command.
@@ -406,10 +419,7 @@ impl<'a> ChatSession<'a> {
         *runs += 1;
         let stream = stream.with_thinking(self.display.show_thinking);
         let watch = RunWatch::new(&mut self.interrupts, FirstPress::Stops, stream);
-        let typed = screen.properties().in_terminal;
-        let silent = typed.then(SavedMode::save_without_echo);
         let driven = watch.drive(opened, thread, message, screen).await;
-        drop(silent);
         let mut driven =
             driven.map_err(|fault| run::with_created_hint(&**opened, fault, thread))?;
         driven.answer.charged.splice(0..0, self.charged.drain(..));

@@ -302,43 +302,9 @@ impl<'a> RunWatch<'a> {
             }
             RunEvent::Waits { .. } => stream.show_child_wait(screen),
             RunEvent::Child { thread, event } => show_child_event(stream, &thread, &event, screen),
-            RunEvent::ToolStarted {
-                call,
-                name,
-                arguments,
-            } => stream.show_tool_start(screen, &call, &name, &arguments),
-            RunEvent::ToolDone {
-                call,
-                name,
-                failed,
-                bytes,
-            } => {
-                let end = ToolEnd {
-                    call: &call,
-                    name: &name,
-                    failed,
-                    bytes,
-                    refusal: None,
-                };
-                stream.show_tool_end(screen, end);
-            }
-            RunEvent::ToolAnswered {
-                name,
-                arguments,
-                failed,
-                bytes,
-                refusal,
-                ..
-            } => {
-                let end = ToolEnd {
-                    call: "",
-                    name: &name,
-                    failed,
-                    bytes,
-                    refusal: refusal.as_deref(),
-                };
-                stream.show_answered_call(screen, &arguments, end);
-            }
+            RunEvent::ToolStarted { .. }
+            | RunEvent::ToolDone { .. }
+            | RunEvent::ToolAnswered { .. } => show_tool_event(stream, event, screen),
             RunEvent::Turn {
                 costs,
                 context: tokens,
@@ -447,6 +413,50 @@ fn shown_cost(costs: &ThreadCosts) -> ThreadCost {
 /// Returns true if the run ended with a reply: then the text shown last is durable.
 fn ended_with_reply(ended: &EndedRun) -> bool {
     matches!(ended.status.as_str(), "completed" | "idle")
+}
+
+/// Shows the beginning or the end of a tool call, or a call that was answered at once.
+fn show_tool_event(stream: &mut RunStream, event: RunEvent, screen: &mut OutputScreen) {
+    match event {
+        RunEvent::ToolStarted {
+            call,
+            name,
+            arguments,
+        } => stream.show_tool_start(screen, &call, &name, &arguments),
+        RunEvent::ToolDone {
+            call,
+            name,
+            failed,
+            bytes,
+        } => {
+            let end = ToolEnd {
+                call: &call,
+                name: &name,
+                failed,
+                bytes,
+                refusal: None,
+            };
+            stream.show_tool_end(screen, end);
+        }
+        RunEvent::ToolAnswered {
+            name,
+            arguments,
+            failed,
+            bytes,
+            refusal,
+            ..
+        } => {
+            let end = ToolEnd {
+                call: "",
+                name: &name,
+                failed,
+                bytes,
+                refusal: refusal.as_deref(),
+            };
+            stream.show_answered_call(screen, &arguments, end);
+        }
+        _ => {}
+    }
 }
 
 /// Shows the beginning and the end of a child's run; its text is in its transcript.

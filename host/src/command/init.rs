@@ -136,9 +136,9 @@ fn ignores_threads(line: &str) -> bool {
 /// key is set, and a proposal for each other key.
 fn models_table(environment: &EnvironmentSnapshot) -> String {
     let mut table = String::from(
-        "# Models, their prices, and the providers that serve them; docs/providers.md has every key.\n\
-         # ${NAME_API_KEY} and ${NAME_BASE_URL} are read from the environment when a provider is called:\n\
-         # no key stands in a file.\nproviders:\n",
+        "# Models, their prices, and the providers that serve them; docs/providers.md has all.\n\
+         # ${NAME_API_KEY} and ${NAME_BASE_URL} are read from the environment when a provider\n\
+         # is called: no key stands in a file.\nproviders:\n",
     );
     let known: Vec<&str> = built_in_keys().collect();
     for key in &known {
@@ -159,20 +159,20 @@ fn models_table(environment: &EnvironmentSnapshot) -> String {
         let (name, address) = (provider_name(key), key.replace(KEY_SUFFIX, "_BASE_URL"));
         let _ = writeln!(
             table,
-            "  # {key} is set. If its server speaks the wire of OpenAI, set {address} to its address,\n  \
-             # take away the # of the next line, and add its models below.\n  \
+            "  # {key} is set. If its server speaks the wire of OpenAI, set {address} to\n  \
+             # its address, take away the # of the next line, and add its models below.\n  \
              # {name}: {{wire: openai, base_url: \"${{{address}}}\", key: \"${{{key}}}\"}}"
         );
     }
     table.push_str(
-        "\n# Windows and outputs in tokens, prices in US dollars for a million of them. Prices change: what a\n\
-         # thread is charged is computed from these.\nmodels:\n",
+        "\n# Windows and outputs in tokens, prices in US dollars for a million of them. Prices\n\
+         # change: what a thread is charged is computed from these.\nmodels:\n",
     );
     table.extend(lines_that(|line| line.contains("{provider: ")));
     let model = built_in_default(environment);
     let _ = writeln!(
         table,
-        "\n# Names for models: `default` is taken where neither a directive nor --model names one.\n\
+        "\n# Names for models: `default` is taken where no directive and no --model names one.\n\
          tiers: {{default: {model}, fast: {model}}}"
     );
     table
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// What is proposed in a comment is right once its mark is taken away.
+    /// A proposal in a comment is right once its mark is taken away.
     #[test]
     fn proposals_are_valid() {
         let environment =

@@ -89,8 +89,8 @@ impl CommandSession {
         self.begins_project && is_missing()
     }
 
-    /// The project's path, and the origin of that path. Where none is named, `.ai` is looked for from
-    /// the working directory upwards.
+    /// The project's path, and the origin of that path. Where none is named, `.ai` is looked for
+    /// from the working directory upwards.
     pub fn path(&self) -> (&Path, &'static str) {
         if let Some(path) = &self.common.project {
             return (path, "--project");
@@ -126,7 +126,8 @@ impl CommandSession {
         }
     }
 
-    /// Opens the directory in which `init` begins a project: the named one, or the working directory.
+    /// Opens the directory in which `init` begins a project: the named one, or the working
+    /// directory.
     pub fn directory_to_begin(&self) -> Result<ProjectDir, CommandFault> {
         open_directory(self.common.project.as_deref().unwrap_or(Path::new(".")))
     }

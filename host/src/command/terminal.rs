@@ -12,21 +12,24 @@ pub struct SavedMode {
 
 impl SavedMode {
     /// Saves the mode, if standard input is a terminal.
-    pub fn save() -> Self {
+    fn save() -> Self {
         Self {
             #[cfg(unix)]
             mode: termios::tcgetattr(std::io::stdin()).ok(),
         }
     }
 
-    /// Saves the mode and turns the echo of keys off: what is typed while a reply comes is shown at the
-    /// next prompt, and not in the middle of the reply.
-    pub fn save_without_echo() -> Self {
+    /// Saves the mode and lets keys wait as they are, without an echo: what is typed while a reply
+    /// comes is shown at the next prompt, and not in the middle of the reply. Ctrl-C stays a
+    /// signal.
+    pub fn save_and_silence() -> Self {
         let saved = Self::save();
         #[cfg(unix)]
         if let Some(mode) = &saved.mode {
             let mut silent = mode.clone();
-            silent.local_modes.remove(LocalModes::ECHO);
+            silent
+                .local_modes
+                .remove(LocalModes::ECHO | LocalModes::ICANON);
             // With the echo left on, nothing is lost but a tidy screen.
             let _ = termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &silent);
         }

@@ -315,7 +315,10 @@ fn a_chat_in_a_terminal_asks_about_calls_in_place() {
     let Some(command) = binary::in_terminal(&project.command(&arguments)) else {
         return;
     };
-    let chat = binary::start_with_input(command, "What is there?\nmaybe\ny\nn too late\na milk\n");
+    let chat = binary::start_with_input(
+        command,
+        "What is there?\nmaybe\ny\nn too late\na milk\n/quit\n",
+    );
     let ran = chat.wait_for_end();
     for words in [
         "allow call_2_1 read_file",

@@ -61,7 +61,7 @@ fn init_writes_what_is_missing_and_keeps_what_is_there() {
     assert_eq!(read(&project, ".gitignore"), "target\n.ai/threads/\n");
 }
 
-/// What `init` writes can be used as it is: `doctor` finds nothing wrong but keys.
+/// The files of `init` can be used as it is: `doctor` finds nothing wrong but keys.
 #[test]
 fn a_new_project_is_sound() {
     let project = CliProject::empty();

@@ -33,6 +33,7 @@ fn lines_are_edited_recalled_and_pasted() {
     chat.type_keys(PASTE);
     chat.await_text("Third.");
     chat.await_text("turn 3");
+    // Ctrl-D may come before the prompt.
     chat.type_keys("\x04");
     let ran = chat.wait_for_end();
     assert_eq!(ran.code, Some(0), "{ran:#?}");
@@ -51,8 +52,8 @@ fn lines_are_edited_recalled_and_pasted() {
     assert_eq!(again.wait_for_end().code, Some(130));
 }
 
-/// Symptom: what was typed while a reply came was sent after Ctrl-C had stopped it. Cause: the lines
-/// waited in the terminal. Fix: Ctrl-C drops them.
+/// Symptom: what was typed while a reply came was sent after Ctrl-C had stopped it. Cause: the
+/// lines waited in the terminal. Fix: Ctrl-C drops them.
 #[test]
 fn lines_typed_ahead_are_dropped_with_the_reply() {
     let project = project(SLOW);
@@ -75,7 +76,7 @@ fn lines_typed_ahead_are_dropped_with_the_reply() {
     assert!(!ran.out.contains("meant for later"), "{ran:#?}");
 }
 
-/// What is typed while a reply comes is the next message, if nothing drops it.
+/// A line that is typed while a reply comes is the next message, if nothing drops it.
 #[test]
 fn lines_typed_ahead_are_sent_after_the_reply() {
     let project = project(

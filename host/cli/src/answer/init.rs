@@ -6,7 +6,7 @@ use crate::screen::OutputScreen;
 use crate::table::{ColumnAlignment, TextTable};
 use serde::Serialize;
 
-/// What became of a file.
+/// The fate of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InitFileState {
@@ -33,7 +33,7 @@ impl InitFileState {
 pub struct InitFileRow {
     /// Its path in the project.
     pub path: String,
-    /// What became of it.
+    /// Its fate.
     pub state: InitFileState,
 }
 

@@ -336,8 +336,8 @@ impl CommandAnswer for RunAnswer {
         self.exit
     }
 
-    /// Prints the summary on standard error: the text of the reply was streamed before. Whoever wants
-    /// no progress is told of a run that did not end well.
+    /// Prints the summary on standard error: the text of the reply was streamed before. A user who
+    /// wants no progress is told only of a run that did not end well.
     fn print(&self, screen: &mut OutputScreen) {
         if screen.is_quiet() && self.exit == CommandExit::Done {
             return;

@@ -30,7 +30,7 @@ pub struct ChatArgs {
     /// Take each line of a file or a pipe for a message, instead of all of it for one
     #[arg(long)]
     pub each_line: bool,
-    /// What is shown of the runs.
+    /// The output beside the replies.
     #[command(flatten)]
     pub display: RunDisplayArgs,
     /// The properties of a new chat.

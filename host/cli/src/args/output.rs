@@ -23,7 +23,7 @@ pub struct OutputArgs {
     pub verbose: bool,
 }
 
-/// Whether output has colours.
+/// The places where output has colours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorMode {
     /// On a terminal, unless the environment says no.

@@ -1,8 +1,8 @@
-//! What `run`, `resume` and `chat` show of a run.
+//! The output of `run`, `resume` and `chat` beside the replies.
 
 use clap::Args;
 
-/// What is shown of a run beside its replies.
+/// The output of a run beside its replies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub struct RunDisplayArgs {
     /// Show what the model thinks, on standard error; the transcript has it anyway

@@ -181,7 +181,7 @@ fn figures_of_a_turn_are_its_own() {
 }
 
 /// Symptom: a line about a child stood in the middle of a word of the reply. Cause: it was written
-/// as it came. Fix: it waits for the end of the reply, on a terminal; a pipe has no reply under way.
+/// as it came. Fix: it waits for the end of the reply, on a terminal; a pipe has none under way.
 #[test]
 fn lines_about_children_wait_for_the_end_of_a_reply() {
     for (terminal, on_out) in [(true, "whole"), (false, "")] {

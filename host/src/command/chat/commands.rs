@@ -1,4 +1,4 @@
-//! What a person at a terminal asks of a chat: its cost, its model, a title, a fork.
+//! Commands of a person in a chat: its cost, its model, a title, a fork.
 
 use super::{ChatSession, ChatThread};
 use crate::command::session::CommandProject;
@@ -161,8 +161,8 @@ impl ChatSession<'_> {
         opened.refresh_documents(&forked.id, screen).await;
         report_lines(
             &format!(
-                "going on in {}, a fork at version {version}\n{thread} stays as it is: threadkeep chat \
-                 {thread}",
+                "going on in {}, a fork at version {version}\n{thread} stays as it is: threadkeep \
+                 chat {thread}",
                 forked.id
             ),
             screen,
@@ -174,12 +174,12 @@ impl ChatSession<'_> {
     }
 }
 
-/// Names a model, behind the tier that it was chosen by.
+/// Names a model, before the tier that it was chosen by.
 fn describe_model(opened: &CommandProject, name: Option<&str>) -> String {
     let name = name.unwrap_or("default");
     let table = opened.project().library().models();
     match table.ok().as_ref().and_then(|table| table.resolve(name)) {
-        Some(model) if model.name != name => format!("{name}, {}", model.name),
+        Some(model) if model.name != name => format!("{} ({name})", model.name),
         _ => name.to_owned(),
     }
 }

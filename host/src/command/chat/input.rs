@@ -16,17 +16,11 @@ pub enum ChatInput {
 }
 
 impl ChatInput {
-    /// The input of a chat. `each_line`: each line of a file or a pipe is a message.
-    pub fn start(each_line: bool, screen: &OutputScreen) -> Self {
-        let ends = screen.properties();
-        match (ends.in_terminal, ends.json) {
-            (true, false) => match LineEditor::start(!ends.out_terminal) {
-                Some(editor) => Self::Edited(editor),
-                None => Self::Lines(InputLines::start()),
-            },
-            (true, true) => Self::Lines(InputLines::start()),
-            (false, _) if each_line => Self::Lines(InputLines::start()),
-            (false, _) => Self::Whole(InputLines::start_whole()),
+    /// All of standard input, in lines or as a whole.
+    pub fn start(each_line: bool) -> Self {
+        match each_line {
+            true => Self::Lines(InputLines::start()),
+            false => Self::Whole(InputLines::start_whole()),
         }
     }
 

@@ -47,8 +47,8 @@ pub struct LineEditor {
 }
 
 impl LineEditor {
-    /// Starts an editor. `prefers_terminal`: standard output is no terminal, so the editor writes to
-    /// the one that controls the process. Returns `None` where the terminal cannot be edited on.
+    /// Starts an editor. `prefers_terminal`: standard output is no terminal, so the editor writes
+    /// to the one that controls the process. Returns `None` where the terminal cannot be edited on.
     pub fn start(prefers_terminal: bool) -> Option<Self> {
         let config = editor_config(prefers_terminal)?;
         let editor = new_editor(&config, MemHistory::with_config(&config))?;

@@ -45,7 +45,8 @@ fn json_has_the_documented_names() {
     assert_eq!(
         serde_json::to_string(&answer("completed", None)).unwrap(),
         concat!(
-            r#"{"thread_id":"a-1","chain_id":"a-0","handed_off":["a-0"],"run":1,"status":"completed","#,
+            r#"{"thread_id":"a-1","chain_id":"a-0","handed_off":["a-0"],"run":1,"#,
+            r#""status":"completed","#,
             r#""outcome":null,"text":"Done.","result":"Done.","cause":null,"waits_for":null,"#
         )
         .to_owned()
