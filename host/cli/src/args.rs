@@ -1,12 +1,14 @@
 //! Every command and option, with its help. The words are those of the documentation.
 
 mod budget;
+mod completion;
 mod copy_store;
 mod decisions;
 mod export;
 mod external_loop;
 mod help;
 mod listing;
+mod man;
 mod state_files;
 mod usage;
 mod versions;
@@ -14,12 +16,17 @@ mod versions;
 pub use budget::{
     BillArgs, BudgetArgs, BudgetCommand, EstimateArgs, HoldArgs, ReleaseArgs, SettleArgs, TreeArgs,
 };
+pub use completion::{
+    CompleteWordsArgs, CompletionsArgs, NameKind, generate_completions, is_plain_word,
+    kind_of_last, project_of,
+};
 pub use copy_store::{CopyArgs, DurableStoreKind};
 pub use decisions::{AnswerArgs, ApproveArgs, DecidedArgs, DenyArgs};
 pub use export::{ExportArgs, ExportCommand};
 pub use external_loop::{AppendArgs, CloseArgs, CloseOutcome, OpenArgs};
 pub use help::{HELP_WIDTH, command};
 pub use listing::{LIST_ALL_MAX, ListArgs, ListFilter};
+pub use man::{ManArgs, man_page};
 pub use state_files::{ImportArgs, PruneArgs};
 pub use usage::{UsageArgs, UsageKey};
 pub use versions::{
@@ -33,29 +40,26 @@ use std::time::Duration;
 
 const CANCELS: &str = "\
 A model call that is under way is dropped within seconds, and charged by estimate where nobody \
-knows what it cost; tools that
-run are waited for. Exit code 0: it is cancelled, or will be. The command that runs the thread \
-ends with 1.";
+knows what it cost; tools that run are waited for. Exit code 0: it is cancelled, or will be. \
+The command that runs the thread ends with 1.";
 
 const CHAINS: &str = "\
 A thread that was handed off, because the window of its model was nearly full, or resumed \
-after its end goes on in
-another thread. Any link names the chain:
+after its end goes on in another thread. Any link names the chain:
 
   threadkeep chain describe-1771322456000-a1b2c3";
 
 const AUDITS: &str = "\
-Every figure is computed anew from the histories, without the code that wrote it. Runs may go on \
-meanwhile. Exit code 1 if
-something is wrong: each finding says what was expected, what is there and what to do.";
+Every figure is computed anew from the histories, without the code that wrote it. Runs may go \
+on meanwhile. Exit code 1 if something is wrong: each finding says what was expected, what is \
+there and what to do.";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 error, 2 usage, 3 suspended, 4 conflict or busy, 130 stopped by a second \
-Ctrl-C.
-With --json every command prints one JSON document, with the code as its field exit.
+Ctrl-C. With --json every command prints one JSON document, with the code as its field exit.
 
-Begin with threadkeep demo: it needs no network, no key and no project.
-What a project has and what it lacks is said by threadkeep doctor.";
+Begin with threadkeep demo: it needs no network, no key and no project. What a project has and \
+what it lacks is said by threadkeep doctor.";
 
 /// Keeps the threads of LLM agents: runs, budgets, histories, recovery.
 #[derive(Debug, Parser)]
@@ -193,6 +197,11 @@ pub enum CliCommand {
     Demo,
     /// Print what a shell needs to complete commands and options
     Completions(CompletionsArgs),
+    /// Print the page of the manual about a command
+    Man(ManArgs),
+    /// Name what a word may be, for the script of a shell
+    #[command(hide = true)]
+    CompleteWords(CompleteWordsArgs),
 }
 
 /// The options of `doctor`.
@@ -237,8 +246,8 @@ impl CapArgs {
 /// The arguments of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Ctrl-C once cancels the run, twice stops it at once. Either way the thread says how it ended, and \
-what it cost is kept.
+Ctrl-C once cancels the run, twice stops it at once. Either way the thread says how it ended, \
+and what it cost is kept.
 
   threadkeep run describe --input file=notes.txt --spend 0.10")]
 pub struct RunArgs {
@@ -288,8 +297,8 @@ pub struct NewThreadArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A line that ends with a backslash goes on in the next one. On a terminal /help says what else \
-there is; Ctrl-C stops a
-reply, twice it leaves. With --json each message gets one document, on one line.
+there is; Ctrl-C stops a reply, twice it leaves. With --json each message gets one document, \
+on one line.
 
   threadkeep chat --capability 'execute.tool.*'
   echo 'What is a lease?' | threadkeep chat")]
@@ -311,9 +320,8 @@ pub struct ChatArgs {
 /// The arguments of `create`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Nothing runs: `threadkeep resume` starts it, `threadkeep chat` talks with a chat, and `threadkeep \
-open` is for a loop of
-your own. The id alone goes to standard output:
+Nothing runs: `threadkeep resume` starts it, `threadkeep chat` talks with a chat, and \
+`threadkeep open` is for a loop of your own. The id alone goes to standard output:
 
   thread=$(threadkeep create describe --input file=notes.txt)")]
 pub struct CreateArgs {
@@ -361,17 +369,6 @@ pub struct TitleArgs {
     pub none: bool,
 }
 
-/// The arguments of `completions`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-  source <(threadkeep completions bash)                            # in ~/.bashrc
-  threadkeep completions zsh > ~/.zfunc/_threadkeep                # a directory of $fpath
-  threadkeep completions fish > ~/.config/fish/completions/threadkeep.fish")]
-pub struct CompletionsArgs {
-    /// The shell
-    pub shell: clap_complete::Shell,
-}
-
 /// The arguments of `resume`.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
@@ -412,8 +409,8 @@ pub struct ThreadArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A process that dies lets go of its lock file, so its runs are found without a word from you. A \
-holder on another
-machine, or under another host, must be named with --dead by somebody who knows that it is gone.")]
+holder on another machine, or under another host, must be named with --dead by somebody who \
+knows that it is gone.")]
 pub struct RecoverArgs {
     /// A holder that is known to be dead, as `show` and `busy` errors name it; may be repeated
     #[arg(long, value_name = "HOLDER")]
@@ -426,13 +423,6 @@ pub struct RepairArgs {
     /// The ids of the threads; all threads if none is named
     #[arg(value_name = "THREAD")]
     pub threads: Vec<String>,
-}
-
-/// Returns the script that completes commands and options in a shell.
-pub fn generate_completions(shell: clap_complete::Shell) -> String {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command(), "threadkeep", &mut script);
-    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Refuses the id of a new thread that no command could be given: it would be taken for an option.

@@ -282,6 +282,7 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
         ("doctor", vec![well, ill]),
         ("doctor --probe", vec![probed]),
         ("demo", vec![CliProject::empty().json(&["demo"])]),
+        ("man", vec![project.json(&["man", "budget", "hold"])]),
         ("completions", vec![project.json(&["completions", "bash"])]),
     ]
 }
