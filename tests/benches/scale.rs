@@ -1,13 +1,15 @@
 //! `cargo bench -p threadkeep-tests --bench scale [-- SECTION]`: measures costs that grow with
 //! size, and costs that must not.
 //!
-//! Sections: `bytes`, `entries`, `context`, `pages`, `runs`. Each prints its result beside its
-//! baseline, measured in the same run. Nothing is asserted. A store is filled to a tenth of the
-//! design's size; `--full` fills it to the whole, which takes some minutes and gigabytes of the
-//! temporary directory.
+//! Sections: `bytes`, `entries`, `context`, `pages`, `commands`, `runs`. Each prints its result
+//! beside its baseline, measured in the same run. Nothing is asserted. A store is filled to a tenth
+//! of the design's size; `--full` fills it to the whole, which takes some minutes and gigabytes of
+//! the temporary directory.
 
 #[path = "scale/bytes.rs"]
 mod bytes;
+#[path = "scale/commands.rs"]
+mod commands;
 #[path = "scale/context.rs"]
 mod context;
 #[path = "scale/entries.rs"]
@@ -30,11 +32,12 @@ use size::BenchSize;
 /// A section and its name.
 type BenchSection = (&'static str, fn(BenchSize));
 
-const SECTIONS: [BenchSection; 5] = [
+const SECTIONS: [BenchSection; 6] = [
     ("bytes", bytes::compare),
     ("entries", entries::compare),
     ("context", context::compare),
     ("pages", pages::compare),
+    ("commands", commands::compare),
     ("runs", runs::compare),
 ];
 

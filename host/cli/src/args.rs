@@ -2,6 +2,7 @@
 
 mod budget;
 mod chat;
+mod completion;
 mod copy_store;
 mod decisions;
 mod export;
@@ -9,6 +10,7 @@ mod external_loop;
 mod help;
 mod init;
 mod listing;
+mod man;
 mod output;
 mod run_display;
 mod state_files;
@@ -19,6 +21,10 @@ pub use budget::{
     BillArgs, BudgetArgs, BudgetCommand, EstimateArgs, HoldArgs, ReleaseArgs, SettleArgs, TreeArgs,
 };
 pub use chat::ChatArgs;
+pub use completion::{
+    CompleteWordsArgs, CompletionsArgs, NameKind, generate_completions, is_plain_word,
+    kind_of_last, project_of,
+};
 pub use copy_store::{CopyArgs, DurableStoreKind};
 pub use decisions::{AnswerArgs, ApproveArgs, DecidedArgs, DenyArgs};
 pub use export::{ExportArgs, ExportCommand};
@@ -26,6 +32,7 @@ pub use external_loop::{AppendArgs, CloseArgs, CloseOutcome, OpenArgs};
 pub use help::{HELP_WIDTH, command};
 pub use init::InitArgs;
 pub use listing::{LIST_ALL_MAX, ListArgs, ListFilter};
+pub use man::{ManArgs, man_page};
 pub use output::{ColorMode, OutputArgs};
 pub use run_display::RunDisplayArgs;
 pub use state_files::{ImportArgs, PruneArgs};
@@ -41,29 +48,26 @@ use std::time::Duration;
 
 const CANCELS: &str = "\
 A model call that is under way is dropped within seconds, and charged by estimate where nobody \
-knows what it cost; tools that
-run are waited for. Exit code 0: it is cancelled, or will be. The command that runs the thread \
-ends with 1.";
+knows what it cost; tools that run are waited for. Exit code 0: it is cancelled, or will be. \
+The command that runs the thread ends with 1.";
 
 const CHAINS: &str = "\
 A thread that was handed off, because the window of its model was nearly full, or resumed \
-after its end goes on in
-another thread. Any link names the chain:
+after its end goes on in another thread. Any link names the chain:
 
   threadkeep chain describe-1771322456000-a1b2c3";
 
 const AUDITS: &str = "\
-Every figure is computed anew from the histories, without the code that wrote it. Runs may go on \
-meanwhile. Exit code 1 if
-something is wrong: each finding says what was expected, what is there and what to do.";
+Every figure is computed anew from the histories, without the code that wrote it. Runs may go \
+on meanwhile. Exit code 1 if something is wrong: each finding says what was expected, what is \
+there and what to do.";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 error, 2 usage, 3 suspended, 4 conflict or busy, 130 stopped by a second \
-Ctrl-C.
-With --json every command prints one JSON document, with the code as its field exit.
+Ctrl-C. With --json every command prints one JSON document, with the code as its field exit.
 
-Begin with threadkeep demo: it needs no network, no key and no project.
-What a project has and what it lacks is said by threadkeep doctor.";
+Begin with threadkeep demo: it needs no network, no key and no project. What a project has and \
+what it lacks is said by threadkeep doctor.";
 
 /// Keeps the threads of LLM agents: runs, budgets, histories, recovery.
 #[derive(Debug, Parser)]
@@ -206,12 +210,24 @@ pub enum CliCommand {
     Demo,
     /// Print what a shell needs to complete commands and options
     Completions(CompletionsArgs),
+    /// Print the page of the manual about a command
+    Man(ManArgs),
+    /// Name what a word may be, for the script of a shell
+    #[command(hide = true)]
+    CompleteWords(CompleteWordsArgs),
 }
 
 impl CliCommand {
     /// Returns true if the command works on a project that is there.
     pub fn needs_project(&self) -> bool {
-        !matches!(self, Self::Init(_) | Self::Demo | Self::Completions(_))
+        !matches!(
+            self,
+            Self::Init(_)
+                | Self::Demo
+                | Self::Completions(_)
+                | Self::Man(_)
+                | Self::CompleteWords(_)
+        )
     }
 }
 
@@ -257,8 +273,8 @@ impl CapArgs {
 /// The arguments of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Ctrl-C once cancels the run, twice stops it at once. Either way the thread says how it ended, and \
-what it cost is kept.
+Ctrl-C once cancels the run, twice stops it at once. Either way the thread says how it ended, \
+and what it cost is kept.
 
   threadkeep run describe --input file=notes.txt --spend 0.10")]
 pub struct RunArgs {
@@ -310,9 +326,8 @@ pub struct NewThreadArgs {
 /// The arguments of `create`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Nothing runs: `threadkeep resume` starts it, `threadkeep chat` talks with a chat, and `threadkeep \
-open` is for a loop of
-your own. The id alone goes to standard output:
+Nothing runs: `threadkeep resume` starts it, `threadkeep chat` talks with a chat, and \
+`threadkeep open` is for a loop of your own. The id alone goes to standard output:
 
   thread=$(threadkeep create describe --input file=notes.txt)")]
 pub struct CreateArgs {
@@ -360,17 +375,6 @@ pub struct TitleArgs {
     pub none: bool,
 }
 
-/// The arguments of `completions`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-  source <(threadkeep completions bash)                            # in ~/.bashrc
-  threadkeep completions zsh > ~/.zfunc/_threadkeep                # a directory of $fpath
-  threadkeep completions fish > ~/.config/fish/completions/threadkeep.fish")]
-pub struct CompletionsArgs {
-    /// The shell
-    pub shell: clap_complete::Shell,
-}
-
 /// The arguments of `resume`.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
@@ -414,8 +418,8 @@ pub struct ThreadArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A process that dies lets go of its lock file, so its runs are found without a word from you. A \
-holder on another
-machine, or under another host, must be named with --dead by somebody who knows that it is gone.")]
+holder on another machine, or under another host, must be named with --dead by somebody who \
+knows that it is gone.")]
 pub struct RecoverArgs {
     /// A holder that is known to be dead, as `show` and `busy` errors name it; may be repeated
     #[arg(long, value_name = "HOLDER")]
@@ -428,13 +432,6 @@ pub struct RepairArgs {
     /// The ids of the threads; all threads if none is named
     #[arg(value_name = "THREAD")]
     pub threads: Vec<String>,
-}
-
-/// Returns the script that completes commands and options in a shell.
-pub fn generate_completions(shell: clap_complete::Shell) -> String {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command(), "threadkeep", &mut script);
-    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Refuses the id of a new thread that no command could be given: it would be taken for an option.

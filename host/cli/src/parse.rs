@@ -1,7 +1,7 @@
 //! Parses the process's arguments to a command, or to a reply without one: help, version, a usage
 //! fault.
 
-use crate::args::{self, ColorMode, CommandLine};
+use crate::args::{self, CliCommand, ColorMode, CommandLine};
 use crate::exit::{CommandExit, CommandFault};
 use clap::error::ErrorKind;
 use clap::{FromArgMatches, ValueEnum};
@@ -82,7 +82,12 @@ pub fn parse(arguments: &[OsString]) -> Result<CommandLine, Box<ParseReply>> {
     let parsed = args::command()
         .try_get_matches_from(arguments)
         .and_then(|mut found| CommandLine::from_arg_matches_mut(&mut found));
-    parsed.map_err(|error| Box::new(to_reply(&error)))
+    let mut parsed = parsed.map_err(|error| Box::new(to_reply(&error)))?;
+    if let CliCommand::CompleteWords(asked) = &parsed.command {
+        // The project is the one of the line that is typed.
+        parsed.common.project = args::project_of(&asked.words);
+    }
+    Ok(parsed)
 }
 
 /// Returns true if `--json` is among the arguments. It is known before they are parsed, so that
@@ -166,7 +171,7 @@ fn to_fault(plain: &str) -> CommandFault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{CliCommand, ProviderOverride, StoreKind};
+    use crate::args::{ProviderOverride, StoreKind};
 
     #[test]
     fn colours_are_known_before_parsing() {

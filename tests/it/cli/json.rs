@@ -283,6 +283,7 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
         ("doctor --probe", vec![probed]),
         ("init", vec![CliProject::empty().json(&["init"])]),
         ("demo", vec![CliProject::empty().json(&["demo"])]),
+        ("man", vec![project.json(&["man", "budget", "hold"])]),
         ("completions", vec![project.json(&["completions", "bash"])]),
     ]
 }

@@ -267,3 +267,58 @@ fn usage_adds_up_what_the_ledger_says() {
         usage["total"]
     );
 }
+
+/// bash asks the program what a word may be. Where there is no bash, this is skipped by name.
+#[cfg(unix)]
+#[test]
+fn a_shell_completes_the_names_of_the_project() {
+    if std::process::Command::new("bash")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        println!("skipped: bash is not installed");
+        return;
+    }
+    let project = CliProject::new();
+    for id in ["alpha", "beta", "bet/one"] {
+        project.json(&["create", "--id", id]);
+    }
+    // A name that a shell would run is not suggested.
+    project.write(".ai/directives/des$(touch owned).md", "Run.");
+    let complete = |line: &str| {
+        let words: Vec<String> = line.split(' ').map(|word| format!("'{word}'")).collect();
+        let asks = [
+            "source <(threadkeep completions bash)",
+            &format!("COMP_WORDS=({})", words.join(" ")),
+            "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))",
+            "last=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\"",
+            "_threadkeep_with_names threadkeep \"$last\" \"$before\"",
+            "printf '%s\\n' \"${COMPREPLY[@]}\"",
+        ];
+        let script = asks.join("\n");
+        let mut bash = std::process::Command::new("bash");
+        let folder = threadkeep_tests::binary::path().parent().expect("a folder");
+        bash.args(["--norc", "-c", &script])
+            .current_dir(project.path())
+            .env("PATH", format!("{}:/usr/bin:/bin", folder.display()));
+        let output = bash.output().expect("bash starts");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    for (line, expected) in [
+        ("threadkeep show al", "alpha\n"),
+        ("threadkeep show be", "bet/one\nbeta\n"),
+        ("threadkeep budget show bet/", "bet/one\n"),
+        ("threadkeep run des", "describe\n"),
+        ("threadkeep chat --model ti", "tiny\n"),
+        ("threadkeep transc", "transcript\n"),
+        ("threadkeep show --ev", "--events\n"),
+    ] {
+        assert_eq!(complete(line), expected, "{line}");
+    }
+    assert!(!project.exists("owned"));
+    let words = ["threadkeep", "--project", "/nowhere", "show", ""];
+    let asked = [&["complete-words", "--json", "--"], &words[..]].concat();
+    let said = project.run(&asked).json();
+    assert_eq!(said, json!({"names": [], "exit": 0}));
+}

@@ -50,7 +50,9 @@ pub use thread::{
     UnreadableRow, event_gist, thread_or_unnamed,
 };
 pub use threadkeep_units::status::has_ended;
-pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
+pub use upkeep::{
+    CompletionsAnswer, DemoAnswer, ManAnswer, NamesAnswer, RecoverAnswer, RepairAnswer,
+};
 pub use usage::{UsageAnswer, UsageRow};
 
 use crate::exit::CommandExit;

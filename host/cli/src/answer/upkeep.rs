@@ -174,6 +174,48 @@ impl CommandAnswer for CompletionsAnswer {
     }
 }
 
+/// The answer of `man`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ManAnswer {
+    /// The words of the command; none for the program itself.
+    pub command: Vec<String>,
+    /// Its page, in the language of man.
+    pub page: String,
+    /// The exit code.
+    pub exit: CommandExit,
+}
+
+impl CommandAnswer for ManAnswer {
+    fn exit(&self) -> CommandExit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut OutputScreen) {
+        screen.print_text(&self.page);
+    }
+}
+
+/// Names that a word may be, for the script of a shell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NamesAnswer {
+    /// The names.
+    pub names: Vec<String>,
+    /// The exit code.
+    pub exit: CommandExit,
+}
+
+impl CommandAnswer for NamesAnswer {
+    fn exit(&self) -> CommandExit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut OutputScreen) {
+        for name in &self.names {
+            screen.print_line(name);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,12 +10,12 @@ use std::time::Duration;
 /// The arguments of `budget`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A loop of your own holds before each call, so that no crash spends unseen, and tells afterwards \
-what the call came to:
+A loop of your own holds before each call, so that no crash spends unseen, and tells \
+afterwards what the call came to:
 
   export THREADKEEP_TOKEN=$(threadkeep open my-chat)
-  call=$(threadkeep budget hold my-chat turn-1 --model default --input 1200 --output 500)
-  threadkeep budget settle my-chat $call --input 1180 --output 61
+  call=$(threadkeep budget hold my-chat turn-1 --amount 0.02)
+  threadkeep budget settle my-chat $call --amount 0.013
   threadkeep close my-chat idle
 
 What is still held when the loop ends is charged by estimate, and may be settled later all the \
@@ -137,9 +137,8 @@ pub struct ReleaseArgs {
 /// The arguments of `tree`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-OWN COST is what a thread used itself; the columns after it are of its account, which counts its \
-descendants too. In the
-bar # is spent, + is held or reserved, - is left.")]
+OWN COST is what a thread used itself; the columns after it are of its account, which counts \
+its descendants too. In the bar # is spent, + is held or reserved, - is left.")]
 pub struct TreeArgs {
     /// Its id
     pub thread: String,

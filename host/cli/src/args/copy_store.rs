@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The copy is audited and compared before it counts. The store that it replaces is put away in \
-.ai/threads/replaced.d and never
-deleted. No other process may have the project open; stop the bundles too, which no lock shows.
+.ai/threads/replaced.d and never deleted. No other process may have the project open; stop the \
+bundles too, which no lock shows.
 
   threadkeep copy --to files")]
 pub struct CopyArgs {

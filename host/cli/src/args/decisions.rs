@@ -9,7 +9,7 @@ use clap::Args;
 Without CALL the only call that waits is meant. `threadkeep show` names those that wait, with \
 their arguments.
 
-  threadkeep approve mail-1771322456000-a1b2c3 call_7_0 --note 'Only to this address.'")]
+  threadkeep approve mail-17 call_7_0 --note 'Only to this address.'")]
 pub struct ApproveArgs {
     /// The thread and its calls.
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub struct ApproveArgs {
 #[command(after_help = "\
 The model is told that the call was denied, with the note, and goes on without it.
 
-  threadkeep deny mail-1771322456000-a1b2c3 --note 'Not on a Sunday.'")]
+  threadkeep deny mail-17 --note 'Not on a Sunday.'")]
 pub struct DenyArgs {
     /// The thread and its calls.
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub struct DecidedArgs {
     after_help = "\
 The call is not run: the text is its result.
 
-  threadkeep answer mail-1771322456000-a1b2c3 'Send it to the whole list.'"
+  threadkeep answer mail-17 'Send it to the whole list.'"
 )]
 pub struct AnswerArgs {
     /// Its id

@@ -17,8 +17,8 @@ pub struct ExportArgs {
 pub enum ExportCommand {
     /// Write one page for a browser: chain, tree, conversation, money and times
     #[command(after_help = "\
-The page stands alone: it loads nothing, runs no script, and says so to the
-browser. What models and tools wrote is text in it and nothing else.
+The page stands alone: it loads nothing, runs no script, and says so to the browser. What \
+models and tools wrote is text in it and nothing else.
 
   threadkeep export html @last > thread.html")]
     Html(ThreadArgs),

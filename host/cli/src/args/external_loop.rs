@@ -14,8 +14,7 @@ pub(super) const LEASE_TIME_DEFAULT: &str = "10m";
 The token alone goes to standard output:
 
   export THREADKEEP_TOKEN=$(threadkeep open my-chat)
-  echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append \
-  my-chat
+  threadkeep append my-chat < said.jsonl
   threadkeep close my-chat idle")]
 pub struct OpenArgs {
     /// Its id
@@ -33,16 +32,13 @@ pub struct OpenArgs {
 /// The arguments of `append`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-All lines are one commit. Messages that were sent to the thread meanwhile are taken with it and \
-printed, one a line.
-Without a token, lines can be added to a thread that nobody holds.
-A line with `patch` or `op` changes the state of the thread, one with `snapshot` replaces it: see \
-docs/state.md.
+All lines are one commit. Messages that were sent to the thread meanwhile are taken with it \
+and printed, one a line. Without a token, lines can be added to a thread that nobody holds. A \
+line with `patch` or `op` changes the state of the thread, one with `snapshot` replaces it: \
+see docs/state.md.
 
-  echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append \
-  my-chat
-  echo '{\"scope\": \"thread\", \"op\": \"add\", \"path\": \"/count\", \"value\": 1}' | \
-  threadkeep append my-chat")]
+  threadkeep append my-chat < said.jsonl
+  echo '{\"type\": \"note\", \"name\": \"by\", \"body\": 1}' | threadkeep append my-chat")]
 pub struct AppendArgs {
     /// Its id
     pub thread: String,

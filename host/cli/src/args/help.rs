@@ -114,6 +114,14 @@ mod tests {
         let mut visited = 0;
         walk(&mut command, "threadkeep", &mut |path, command| {
             visited += 1;
+            // An example that is broken over lines could not be copied.
+            let text = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            for line in text.lines().filter(|line| line.starts_with("  ")) {
+                assert!(line.chars().count() <= HELP_WIDTH, "{path}: {line}");
+            }
             for help in [command.render_help(), command.render_long_help()] {
                 let help = help.to_string();
                 for line in help.lines() {

@@ -29,8 +29,8 @@ const STATUSES: [&str; 10] = [
 /// The arguments of `list`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Filters combine: a thread that is listed meets all of them. Children stand under
-the thread that spawned them where both are on the page.
+Filters combine: a thread that is listed meets all of them. Children stand under the thread \
+that spawned them where both are on the page.
 
   threadkeep list --status suspended --since 7d")]
 pub struct ListArgs {

@@ -8,10 +8,8 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 .ai/config/state_persistence.yaml says how many copies are kept, and for how long. What \
---dry-run names, prune
-removes, and nothing else. Of the store it removes blobs (images, large results) that no history \
-and no message
-has named for a day:
+--dry-run names, prune removes, and nothing else. Of the store it removes blobs (images, large \
+results) that no history and no message has named for a day:
 
   threadkeep prune --dry-run")]
 pub struct PruneArgs {
@@ -26,11 +24,9 @@ pub struct PruneArgs {
 /// The arguments of `import`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The new thread has the messages of the file as its history, and is idle: `threadkeep resume THREAD \
-MESSAGE` goes on.
-It is of the directive that the file names, if the project has that one, else a chat; what the \
-file says of cost
-stands in a note, and nothing is spent again.
+The new thread has the messages of the file as its history, and is idle: `threadkeep resume \
+THREAD MESSAGE` goes on. It is of the directive that the file names, if the project has that \
+one, else a chat; what the file says of cost stands in a note, and nothing is spent again.
 
   threadkeep import --state .ai/threads/a/state.json")]
 pub struct ImportArgs {

@@ -6,9 +6,8 @@ use clap::{Args, ValueEnum};
 /// The arguments of `usage`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every figure is added up from the entries of the histories: money that was
-settled, charged by estimate and corrected since, and what tools cost. Days are
-those of UTC.
+Every figure is added up from the entries of the histories: money that was settled, charged by \
+estimate and corrected since, and what tools cost. Days are those of UTC.
 
   threadkeep usage --by day,model --since 7d")]
 pub struct UsageArgs {

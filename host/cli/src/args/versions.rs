@@ -82,9 +82,9 @@ impl TranscriptFormat {
 /// The arguments of `state`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The document has an object for each scope: `thread` is kept, `run` is emptied where the next run \
-begins, `tool_call`
-has an object for each open call. `threadkeep append` and tools change it.")]
+The document has an object for each scope: `thread` is kept, `run` is emptied where the next \
+run begins, `tool_call` has an object for each open call. `threadkeep append` and tools change \
+it.")]
 pub struct StateArgs {
     /// Its id
     pub thread: String,
@@ -96,8 +96,8 @@ pub struct StateArgs {
 /// The arguments of `checkpoints`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each commit of a thread is one. `show` and `transcript` take a version as --at, and `fork` begins \
-a new thread there.")]
+Each commit of a thread is one. `show` and `transcript` take a version as --at, and `fork` \
+begins a new thread there.")]
 pub struct CheckpointsArgs {
     /// Its id
     pub thread: String,
@@ -120,11 +120,10 @@ pub struct CheckpointsArgs {
 /// The arguments of `fork`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The new thread rests on the entries of the other up to the version, and has an account, caps and \
-counters of its own. Neither
-sees what the other does from there on. A fork of a chat is idle; that of a directive's thread is \
-suspended until
-`threadkeep resume`. The id alone goes to standard output:
+The new thread rests on the entries of the other up to the version, and has an account, caps \
+and counters of its own. Neither sees what the other does from there on. A fork of a chat is \
+idle; that of a directive's thread is suspended until `threadkeep resume`. The id alone goes \
+to standard output:
 
   threadkeep checkpoints THREAD
   fork=$(threadkeep fork THREAD --at 7)")]

@@ -10,6 +10,7 @@ pub mod chain;
 mod change_lines;
 pub mod charges;
 pub mod checkpoints;
+pub mod complete_words;
 pub mod decide;
 pub mod demo;
 pub mod export;
@@ -31,7 +32,7 @@ pub mod tree_totals;
 pub mod usage;
 pub mod view;
 
-use crate::answer::CompletionsAnswer;
+use crate::answer::{CompletionsAnswer, ManAnswer};
 use crate::args::{self, CliCommand};
 use crate::exit::{CommandExit, CommandFault};
 use crate::screen::OutputScreen;
@@ -78,6 +79,14 @@ pub async fn perform(
                 completions.shell.to_string(),
                 script,
             )))
+        }
+        CliCommand::Man(asked) => Ok(screen.print_answer(&ManAnswer {
+            page: args::man_page(&asked.words)?,
+            command: asked.words,
+            exit: CommandExit::Done,
+        })),
+        CliCommand::CompleteWords(asked) => {
+            Ok(complete_words::complete_words(host, asked, screen).await)
         }
         CliCommand::Chat(_) => Err(refuse_native(
             "chat",
