@@ -34,3 +34,5 @@ pub mod planted_links;
 pub mod programs;
 #[path = "support/soak.rs"]
 pub mod soak;
+#[path = "support/terminal.rs"]
+pub mod terminal;

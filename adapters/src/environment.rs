@@ -84,6 +84,12 @@ impl EnvironmentSnapshot {
         }
     }
 
+    /// The names of the variables that are set and not empty, in byte order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let set = self.variables.iter().filter(|(_, value)| !value.is_empty());
+        set.map(|(name, _)| name.as_str())
+    }
+
     /// The value of a variable that is set and not empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.variables

@@ -48,6 +48,20 @@ impl ProjectDir {
         Self { dir }
     }
 
+    /// The directory itself.
+    pub fn directory(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Returns the user who owns `.ai`, if that is another than the user of this process: what stands
+    /// in it are that user's directives and settings. Always `None` where files have no such owner.
+    pub fn foreign_owner(&self) -> Result<Option<u32>, AuthorityError> {
+        match self.ai_dir()? {
+            Some(ai) => private::foreign_owner(&ai, AI_DIR),
+            None => Ok(None),
+        }
+    }
+
     /// The tenant's `.ai`, if it exists. A symbolic link is refused: with it, a user who can write
     /// to the project could move the store and the directives.
     pub fn ai_dir(&self) -> Result<Option<Dir>, AuthorityError> {
@@ -104,6 +118,26 @@ impl ProjectDir {
         }
         Ok(dir)
     }
+}
+
+/// Returns true if this process may do everything.
+#[cfg(unix)]
+pub fn is_superuser() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Returns the nearest directory, from the working directory up to the root of the file system, that
+/// has an entry `.ai`: `.` for the working directory itself. Whether that entry is a project, and
+/// whose, is judged when it is opened.
+#[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
+pub fn find_project_ambient() -> Option<PathBuf> {
+    let here = std::fs::canonicalize(".").ok()?;
+    let has_project = |dir: &&Path| std::fs::symlink_metadata(dir.join(AI_DIR)).is_ok();
+    let found = here.ancestors().find(has_project)?;
+    Some(match found == here {
+        true => PathBuf::from("."),
+        false => found.to_path_buf(),
+    })
 }
 
 /// Reads a file that the operator names, such as a script of answers. Links are followed.

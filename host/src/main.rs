@@ -6,7 +6,7 @@ use command::CommandSession;
 use std::io::{IsTerminal, stderr, stdin, stdout};
 use std::process::ExitCode;
 use threadkeep::authority::{self, EnvironmentSnapshot};
-use threadkeep_cli::args::StoreKind;
+use threadkeep_cli::args::{CliCommand, StoreKind};
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::parse;
 use threadkeep_cli::screen::{OutputScreen, StreamProperties};
@@ -25,36 +25,47 @@ const SQLITE_MEMORY_BYTES_MAX: u32 = 48 << 20;
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     let environment = authority::environment_of_process();
+    let color = parse::color_mode(&arguments);
+    let variable = |name: &str| environment.get(name).map(str::to_owned);
+    let (out_terminal, err_terminal) = (stdout().is_terminal(), stderr().is_terminal());
     let ends = StreamProperties {
         json: parse::wants_json(&arguments),
         in_terminal: stdin().is_terminal(),
-        out_terminal: stdout().is_terminal(),
-        err_terminal: stderr().is_terminal(),
+        out_terminal,
+        err_terminal,
+        out_styled: color.allows(out_terminal, variable),
+        err_styled: color.allows(err_terminal, variable),
+        columns: terminal_columns,
         now: None,
     };
     let mut screen = OutputScreen::new(Box::new(stdout()), Box::new(stderr()), ends);
     let exit = match parse::parse(&arguments) {
-        Err(said) => screen.print_reply(&said),
+        Err(said) => screen.print_reply(&match parse::wants_details(&arguments) {
+            true => said.with_version_details(command::list_details()),
+            false => *said,
+        }),
         Ok(parsed) => {
+            screen.set_output_args(parsed.common.output);
             init_logging(&environment, &mut screen);
             if parsed.common.store == Some(StoreKind::Memory) {
                 screen.mark_threads_lost();
             }
-            run(
-                CommandSession::new(parsed.common, environment),
-                parsed.command,
-                &mut screen,
-            )
+            let session = CommandSession::new(parsed.common, environment);
+            run(session, parsed.command, &mut screen)
         }
     };
     ExitCode::from(screen.finish(exit).code())
 }
 
-fn run(
-    session: CommandSession,
-    command: threadkeep_cli::args::CliCommand,
-    screen: &mut OutputScreen,
-) -> CommandExit {
+fn run(session: CommandSession, command: CliCommand, screen: &mut OutputScreen) -> CommandExit {
+    let session = match &command {
+        CliCommand::Chat(chat) if chat.thread.is_none() => session.beginning_project(),
+        _ => session,
+    };
+    if command.needs_project() {
+        let (path, origin) = session.path();
+        screen.note_detail(&format!("project {} ({origin})", path.display()));
+    }
     #[cfg(feature = "sqlite")]
     if let Err(error) = threadkeep::storage::sqlite::limit_process_memory(SQLITE_MEMORY_BYTES_MAX) {
         return screen.print_fault(&CommandFault::new("sqlite", error.to_string()));
@@ -70,6 +81,12 @@ fn run(
         )),
     };
     done.unwrap_or_else(|fault| screen.print_fault(&fault))
+}
+
+/// Returns the columns of the terminal that standard error is.
+fn terminal_columns() -> Option<usize> {
+    let (width, _) = terminal_size::terminal_size_of(stderr())?;
+    (width.0 > 0).then(|| width.0.into())
 }
 
 /// Sends spans and events to standard error, if asked for.

@@ -44,7 +44,14 @@ fn run(directory: &Path, binary: &Path, command: &str) -> String {
     assert!(command.contains("threadkeep "), "the tour calls threadkeep");
     let call = format!("'{}' ", binary.display());
     let line = format!("{} 2>&1", command.replacen("threadkeep ", &call, 1));
-    let output = Command::new("sh")
+    let mut shell = Command::new("sh");
+    // The tour has no key.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().ends_with("_API_KEY") {
+            shell.env_remove(name);
+        }
+    }
+    let output = shell
         .arg("-c")
         .arg(line)
         .current_dir(directory)
@@ -62,6 +69,10 @@ fn the_tour_does_what_it_says() {
     for block in blocks(readme) {
         if let Some((_, path)) = block.info.split_once(' ') {
             let path = temporary.path().join(path);
+            // What a command has written is shown as it is; a model table is put in its place.
+            if path.exists() && block.info.starts_with("markdown ") {
+                assert_eq!(std::fs::read_to_string(&path).unwrap(), block.text);
+            }
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, &block.text).unwrap();
         }

@@ -8,7 +8,7 @@
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -204,6 +204,14 @@ impl RunningProcess {
         self.out.wait_for(text);
     }
 
+    /// Takes standard input, which the command was given as a pipe.
+    ///
+    /// # Panics
+    /// If it is no pipe, or taken already.
+    pub fn take_input(&mut self) -> ChildStdin {
+        self.child.stdin.take().expect("standard input is a pipe")
+    }
+
     /// Returns true if the process has not ended.
     pub fn is_alive(&mut self) -> bool {
         self.child
@@ -336,12 +344,22 @@ impl StreamReader {
 /// # Panics
 /// In CI, if there is no `script`.
 pub fn in_terminal(command: &Command) -> Option<Command> {
+    in_terminal_after("", command)
+}
+
+/// As [`in_terminal`], with words of a shell before the command.
+///
+/// # Panics
+/// In CI, if there is no `script`.
+pub fn in_terminal_after(before: &str, command: &Command) -> Option<Command> {
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<String> = words.map(quoted).collect();
     let mut wrapped = Command::new("script");
     wrapped
-        .args(["-q", "-e", "-c", &words.join(" "), "/dev/null"])
+        .args(["-q", "-e", "-c"])
+        .arg(format!("{before}{}", words.join(" ")))
+        .arg("/dev/null")
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .stdin(Stdio::null())

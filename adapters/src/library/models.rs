@@ -46,8 +46,29 @@ pub const PRICE_DIGITS_MAX: (usize, usize) = (7, 9);
 /// The source of the table, as errors name it.
 pub const TABLE_PLACE: &str = ".ai/config/models.yaml";
 
-const BUILT_IN: &str = include_str!("models_builtin.yaml");
+/// The text of the table of a project without a file.
+pub const BUILT_IN: &str = include_str!("models_builtin.yaml");
 const BUILT_IN_PLACE: &str = "the built-in model table";
+
+/// The variables with the keys of the built-in providers, each with the model that the tiers of the
+/// built-in table name where it is the first that is set. The cheapest of each that follows
+/// instructions well; the first stands where no key is set.
+const BUILT_IN_DEFAULTS: [(&str, &str); 2] = [
+    ("OPENAI_API_KEY", "gpt-4o-mini"),
+    ("ANTHROPIC_API_KEY", "claude-haiku-4-5"),
+];
+
+/// The variables with the keys of the built-in providers, in the order of preference.
+pub fn built_in_keys() -> impl Iterator<Item = &'static str> {
+    BUILT_IN_DEFAULTS.into_iter().map(|(key, _)| key)
+}
+
+/// Returns the model that the tiers of the built-in table name.
+pub fn built_in_default(environment: &EnvironmentSnapshot) -> &'static str {
+    let mut defaults = BUILT_IN_DEFAULTS.into_iter();
+    let set = defaults.find(|(key, _)| environment.get(key).is_some());
+    set.unwrap_or(BUILT_IN_DEFAULTS[0]).1
+}
 
 /// The protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -275,9 +296,15 @@ impl ModelTable {
         }
     }
 
-    /// Returns the table of a project without a file.
+    /// Returns the table of a project without a file. Its tiers name a model of a provider whose key
+    /// is set: the first run needs nothing else.
     pub fn built_in(environment: EnvironmentSnapshot) -> Result<Self, LibraryError> {
-        table_reader::read_table(BUILT_IN, BUILT_IN_PLACE, environment)
+        let default = built_in_default(&environment);
+        let mut table = table_reader::read_table(BUILT_IN, BUILT_IN_PLACE, environment)?;
+        for model in table.tiers.values_mut() {
+            default.clone_into(model);
+        }
+        Ok(table)
     }
 
     /// Returns the model of this name, or the model of the tier with this name.

@@ -1,14 +1,18 @@
 //! Every command and option, with its help. The words are those of the documentation.
 
 mod budget;
+mod chat;
 mod completion;
 mod copy_store;
 mod decisions;
 mod export;
 mod external_loop;
 mod help;
+mod init;
 mod listing;
 mod man;
+mod output;
+mod run_display;
 mod state_files;
 mod usage;
 mod versions;
@@ -16,6 +20,7 @@ mod versions;
 pub use budget::{
     BillArgs, BudgetArgs, BudgetCommand, EstimateArgs, HoldArgs, ReleaseArgs, SettleArgs, TreeArgs,
 };
+pub use chat::ChatArgs;
 pub use completion::{
     CompleteWordsArgs, CompletionsArgs, NameKind, generate_completions, is_plain_word,
     kind_of_last, project_of,
@@ -25,8 +30,11 @@ pub use decisions::{AnswerArgs, ApproveArgs, DecidedArgs, DenyArgs};
 pub use export::{ExportArgs, ExportCommand};
 pub use external_loop::{AppendArgs, CloseArgs, CloseOutcome, OpenArgs};
 pub use help::{HELP_WIDTH, command};
+pub use init::InitArgs;
 pub use listing::{LIST_ALL_MAX, ListArgs, ListFilter};
 pub use man::{ManArgs, man_page};
+pub use output::{ColorMode, OutputArgs};
+pub use run_display::RunDisplayArgs;
 pub use state_files::{ImportArgs, PruneArgs};
 pub use usage::{UsageArgs, UsageKey};
 pub use versions::{
@@ -101,6 +109,9 @@ pub struct CommonArgs {
     /// Print one JSON document and nothing else on standard output
     #[arg(long, global = true)]
     pub json: bool,
+    /// Colours, and how much is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// The place where threads are kept.
@@ -124,9 +135,11 @@ pub enum ProviderOverride {
 /// A command.
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
+    /// Begin a project: a directive, a model table for your keys, a line in .gitignore
+    Init(InitArgs),
     /// Run a directive: create a thread and carry it to its end
     Run(RunArgs),
-    /// Talk: a new chat, or one that is idle or suspended; each line of standard input is a message
+    /// Talk: a new chat, or one that is idle or suspended
     Chat(ChatArgs),
     /// Go on with a thread: in place, or in a successor if it has ended
     Resume(ResumeArgs),
@@ -204,6 +217,16 @@ pub enum CliCommand {
     CompleteWords(CompleteWordsArgs),
 }
 
+impl CliCommand {
+    /// Returns true if the command works on a project that is there.
+    pub fn needs_project(&self) -> bool {
+        !matches!(
+            self,
+            Self::Init(_) | Self::Demo | Self::Completions(_) | Self::Man(_)
+        )
+    }
+}
+
 /// The options of `doctor`.
 #[derive(Debug, Default, Args)]
 pub struct DoctorArgs {
@@ -265,6 +288,9 @@ pub struct RunArgs {
     /// An image that the first message shows to the model (png, jpeg, gif or webp); may be repeated
     #[arg(long, value_name = "FILE")]
     pub image: Vec<PathBuf>,
+    /// What is shown of the run.
+    #[command(flatten)]
+    pub display: RunDisplayArgs,
     /// The properties of the new thread.
     #[command(flatten)]
     pub thread: NewThreadArgs,
@@ -291,30 +317,6 @@ pub struct NewThreadArgs {
     /// A task of yours, by which `list` finds it
     #[arg(long, value_name = "NAME")]
     pub task: Option<String>,
-}
-
-/// The arguments of `chat`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-A line that ends with a backslash goes on in the next one. On a terminal /help says what else \
-there is; Ctrl-C stops a reply, twice it leaves. With --json each message gets one document, \
-on one line.
-
-  threadkeep chat --capability 'execute.tool.*'
-  echo 'What is a lease?' | threadkeep chat")]
-pub struct ChatArgs {
-    /// The chat to go on with, instead of a new one
-    pub thread: Option<String>,
-    /// A capability of a new chat, such as execute.tool.read_file or execute.tool.*; may be
-    /// repeated
-    #[arg(long, value_name = "NAME")]
-    pub capability: Vec<String>,
-    /// An image that the first message shows to the model (png, jpeg, gif or webp); may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub image: Vec<PathBuf>,
-    /// The properties of a new chat.
-    #[command(flatten)]
-    pub new: NewThreadArgs,
 }
 
 /// The arguments of `create`.
@@ -383,6 +385,9 @@ pub struct ResumeArgs {
     /// An image that the message shows to the model (png, jpeg, gif or webp); may be repeated
     #[arg(long, value_name = "FILE")]
     pub image: Vec<PathBuf>,
+    /// What is shown of the run.
+    #[command(flatten)]
+    pub display: RunDisplayArgs,
 }
 
 /// The arguments of `raise`.

@@ -33,6 +33,10 @@ pub fn run<H: CommandHost>(
         in_terminal,
         out_terminal,
         err_terminal,
+        // The environment is the host's, which is not open yet.
+        out_styled: false,
+        err_styled: false,
+        columns: || None,
         now: None,
     };
     let mut screen = OutputScreen::new(streams.out, streams.err, properties);
@@ -50,6 +54,11 @@ fn perform<H: CommandHost>(
     open_host: impl FnOnce(CommonArgs) -> Result<H, CommandFault>,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
+    let output = common.output;
+    screen.set_output_args(output);
     let host = open_host(common)?;
+    let ends = screen.properties();
+    let styled = |terminal| output.color.allows(terminal, |name| host.variable(name));
+    screen.set_styled(styled(ends.out_terminal), styled(ends.err_terminal));
     block_on(command::perform(&host, command, screen))
 }

@@ -4,9 +4,12 @@
 use crate::exit::CommandFault;
 
 /// The text of `/help`.
-pub const HELP: &str = "  /title TEXT   give this chat a title
-  /quit         leave; so do Ctrl-D, and Ctrl-C twice
-  Ctrl-C        stop the reply that is under way
+pub const HELP: &str = "  /cost          what this chat has cost, and what is left
+  /model [NAME]  its model; NAME chooses one before the first message
+  /title TEXT    give it a title
+  /fork [N]      go on in a copy of it, as it was at version N
+  /quit          leave; so do Ctrl-D, and Ctrl-C twice
+  Ctrl-C         stop the reply that is under way
   a line that ends with \\ goes on in the next one; // begins a message with a /";
 
 /// A parsed message or command.
@@ -16,8 +19,14 @@ pub enum ChatRequest {
     Message(String),
     /// A title for the chat.
     Title(String),
-    /// A request for the help text.
-    Help(&'static str),
+    /// The cost of the chat.
+    Cost,
+    /// Its model, or another one for it.
+    Model(Option<String>),
+    /// A fork of the chat, at this version or the newest.
+    Fork(Option<u64>),
+    /// The help text.
+    Help,
     /// The end of the chat.
     Quit,
     /// An unknown command, with its fault.
@@ -53,7 +62,8 @@ impl ChatParser {
             None => (line, false),
         };
         let first = self.open.is_none();
-        if first && self.commands && line.starts_with('/') && !line.starts_with("//") {
+        let is_command = line.starts_with('/') && !line.starts_with("//") && !line.contains('\n');
+        if first && self.commands && is_command {
             return Some(parse_command(line.trim_end()));
         }
         let line = match first && self.commands && line.starts_with("//") {
@@ -81,12 +91,21 @@ fn parse_command(line: &str) -> ChatRequest {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     match (name, rest.trim()) {
         ("/quit" | "/exit", "") => ChatRequest::Quit,
-        ("/help", "") => ChatRequest::Help(HELP),
+        ("/help", "") => ChatRequest::Help,
+        ("/cost", "") => ChatRequest::Cost,
+        ("/model", "") => ChatRequest::Model(None),
+        ("/model", name) if !name.contains(char::is_whitespace) => {
+            ChatRequest::Model(Some(name.to_owned()))
+        }
+        ("/fork", "") => ChatRequest::Fork(None),
+        ("/fork", version) if version.parse::<u64>().is_ok() => {
+            ChatRequest::Fork(version.parse().ok())
+        }
         ("/title", title) if !title.is_empty() => ChatRequest::Title(title.to_owned()),
         _ => {
             let fault = CommandFault::usage(format!("{line:?} is no command of a chat"));
             ChatRequest::Unknown(
-                fault.with_hint("/help, /title TEXT, /quit; // begins a message with a /"),
+                fault.with_hint("/help says which there are; // begins a message with a /"),
             )
         }
     }
@@ -125,6 +144,8 @@ mod tests {
     #[test]
     fn only_a_person_has_commands() {
         let lines = ["/quit", "//x", "/title A  b ", "a\\", "/quit"];
+        let pasted = "/quit\nis pasted";
+        assert_eq!(parse_lines(true, &[pasted]).0, [message(pasted)]);
         let plain = lines[..3].iter().map(|line| message(line));
         let plain: Vec<ChatRequest> = plain.chain([message("a\n/quit")]).collect();
         assert_eq!(parse_lines(false, &lines).0, plain);
@@ -140,7 +161,27 @@ mod tests {
 
     #[test]
     fn unknown_commands_are_reported() {
-        for line in ["/quti", "/title", "/title  ", "/quit now", "/"] {
+        for (line, expected) in [
+            ("/help", ChatRequest::Help),
+            ("/cost", ChatRequest::Cost),
+            ("/model", ChatRequest::Model(None)),
+            ("/model fast", ChatRequest::Model(Some("fast".to_owned()))),
+            ("/fork", ChatRequest::Fork(None)),
+            ("/fork 7 ", ChatRequest::Fork(Some(7))),
+        ] {
+            assert_eq!(parse_lines(true, &[line]).0, [expected], "{line}");
+        }
+        for line in [
+            "/quti",
+            "/title",
+            "/title  ",
+            "/quit now",
+            "/",
+            "/cost x",
+            "/model a b",
+            "/fork x",
+            "/fork -1",
+        ] {
             let (said, _) = parse_lines(true, &[line]);
             assert!(
                 matches!(&said[..], [ChatRequest::Unknown(fault)] if fault.hint.is_some()),

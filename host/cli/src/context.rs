@@ -28,7 +28,7 @@ impl ContextFill {
 }
 
 /// Writes a number with a comma between groups of three digits.
-fn group_digits(number: u64) -> String {
+pub(crate) fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (place, digit) in digits.chars().enumerate() {

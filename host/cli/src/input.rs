@@ -39,9 +39,44 @@ pub fn next_line(reader: &mut impl BufRead) -> Option<InputLine> {
     })
 }
 
+/// Reads all that there is as one text, without the end of its last line.
+pub fn read_whole(reader: &mut impl BufRead) -> InputLine {
+    let mut bytes = Vec::new();
+    let mut bounded = reader.take(LINE_BYTES_MAX as u64 + 1);
+    if let Err(error) = bounded.read_to_end(&mut bytes) {
+        return InputLine::Bad(format!("cannot be read: {error}"));
+    }
+    if bytes.len() > LINE_BYTES_MAX {
+        return InputLine::Bad(format!("has more than {LINE_BYTES_MAX} bytes"));
+    }
+    if bytes.ends_with(b"\n") {
+        bytes.pop();
+        bytes.pop_if(|last| *last == b'\r');
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => InputLine::Text(text),
+        Err(_) => InputLine::Bad("is not UTF-8".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_whole_text_is_bounded_and_loses_its_last_end() {
+        let text = |text: &str| InputLine::Text(text.to_owned());
+        for (given, expected) in [("", ""), ("a\n\nb\r\n", "a\n\nb"), ("a\n\n", "a\n")] {
+            assert_eq!(
+                read_whole(&mut given.as_bytes()),
+                text(expected),
+                "{given:?}"
+            );
+        }
+        let bad = |bytes: &[u8]| matches!(read_whole(&mut &*bytes), InputLine::Bad(_));
+        assert!(bad(b"a\xff"));
+        assert!(bad(&vec![b'x'; LINE_BYTES_MAX + 1]) && !bad(&vec![b'x'; LINE_BYTES_MAX]));
+    }
 
     fn lines(bytes: &[u8]) -> Vec<InputLine> {
         let mut reader = bytes;

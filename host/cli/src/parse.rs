@@ -1,10 +1,10 @@
 //! Parses the process's arguments to a command, or to a reply without one: help, version, a usage
 //! fault.
 
-use crate::args::{self, CliCommand, CommandLine};
+use crate::args::{self, CliCommand, ColorMode, CommandLine};
 use crate::exit::{CommandExit, CommandFault};
-use clap::FromArgMatches;
 use clap::error::ErrorKind;
+use clap::{FromArgMatches, ValueEnum};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 
@@ -19,6 +19,8 @@ pub enum ParseReply {
         styled: String,
         /// The text without escapes.
         plain: String,
+        /// Names and values that stand below the text.
+        details: Vec<(String, String)>,
     },
     /// The command line is wrong.
     Wrong {
@@ -40,10 +42,33 @@ impl ParseReply {
         }
     }
 
+    /// Adds details to the version; any other reply stays as it is.
+    #[must_use]
+    pub fn with_version_details(mut self, added: Vec<(String, String)>) -> Self {
+        if let Self::Text { name, details, .. } = &mut self
+            && *name == "version"
+        {
+            *details = added;
+        }
+        self
+    }
+
     /// Returns the one JSON document.
     pub fn to_document(&self) -> Value {
         match self {
-            Self::Text { name, plain, .. } => json!({*name: plain, "exit": self.exit()}),
+            Self::Text {
+                name,
+                plain,
+                details,
+                ..
+            } => {
+                let mut document = json!({*name: plain});
+                for (name, value) in details {
+                    document[name.as_str()] = value.as_str().into();
+                }
+                document["exit"] = self.exit().code().into();
+                document
+            }
             Self::Wrong { fault, .. } => serde_json::to_value(fault).unwrap_or_default(),
         }
     }
@@ -68,11 +93,36 @@ pub fn parse(arguments: &[OsString]) -> Result<CommandLine, Box<ParseReply>> {
 /// Returns true if `--json` is among the arguments. It is known before they are parsed, so that
 /// errors are JSON, too.
 pub fn wants_json(arguments: &[OsString]) -> bool {
-    let options = arguments
-        .iter()
-        .skip(1)
-        .take_while(|argument| *argument != "--");
-    options.into_iter().any(|argument| argument == "--json")
+    options(arguments).any(|argument| argument == "--json")
+}
+
+/// Returns true if `--verbose` is among the arguments, for a version that is asked for with it.
+pub fn wants_details(arguments: &[OsString]) -> bool {
+    options(arguments).any(|argument| argument == "--verbose" || argument == "-v")
+}
+
+/// Returns the value of `--color`, for help and errors, which are printed before there are options.
+/// A value that there is not is refused by the parser.
+pub fn color_mode(arguments: &[OsString]) -> ColorMode {
+    let mut found = ColorMode::Auto;
+    let mut is_next = false;
+    for argument in options(arguments) {
+        let word = argument.to_str().unwrap_or_default();
+        let value = match word.strip_prefix("--color=") {
+            Some(value) => Some(value),
+            None => is_next.then_some(word),
+        };
+        let mode = value.and_then(|value| ColorMode::from_str(value, false).ok());
+        found = mode.unwrap_or(found);
+        is_next = word == "--color";
+    }
+    found
+}
+
+/// The arguments behind the program that may be options.
+fn options(arguments: &[OsString]) -> impl Iterator<Item = &OsString> {
+    let words = arguments.iter().skip(1);
+    words.take_while(|argument| *argument != "--")
 }
 
 fn to_reply(error: &clap::Error) -> ParseReply {
@@ -82,6 +132,7 @@ fn to_reply(error: &clap::Error) -> ParseReply {
         name,
         styled,
         plain,
+        details: Vec::new(),
     };
     match error.kind() {
         ErrorKind::DisplayHelp => text("help", styled, plain),
@@ -121,6 +172,19 @@ fn to_fault(plain: &str) -> CommandFault {
 mod tests {
     use super::*;
     use crate::args::{ProviderOverride, StoreKind};
+
+    #[test]
+    fn colours_are_known_before_parsing() {
+        for (line, expected) in [
+            ("list", ColorMode::Auto),
+            ("--color never list", ColorMode::Never),
+            ("list --color=always", ColorMode::Always),
+            ("list --color --json", ColorMode::Auto),
+            ("title a -- --color never", ColorMode::Auto),
+        ] {
+            assert_eq!(color_mode(&arguments(line)), expected, "{line}");
+        }
+    }
 
     fn arguments(line: &str) -> Vec<OsString> {
         std::iter::once("threadkeep")

@@ -2,14 +2,17 @@
 //!
 //! With `--json`, standard output gets one document and nothing else; characters in it that a
 //! terminal would obey or hide are escaped. Text for a terminal passes [`crate::printable`]; a file
-//! or a pipe gets it unchanged. Standard error is for people and is always made safe. A closed pipe
+//! or a pipe gets it unchanged. Standard error is for people and is always made safe, before styles
+//! are put around it ([`crate::style`]). A closed pipe
 //! does not end a command: its effect on threads matters more than its output. Nor does a full
 //! disk, but then the answer is lost, and [`OutputScreen::finish`] reports it.
 
 use crate::answer::CommandAnswer;
+use crate::args::OutputArgs;
 use crate::exit::{CommandExit, CommandFault};
 use crate::parse::ParseReply;
 use crate::printable;
+use crate::style::{StyledLine, TextRole};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
@@ -26,6 +29,12 @@ pub struct StreamProperties {
     pub out_terminal: bool,
     /// Standard error is a terminal.
     pub err_terminal: bool,
+    /// Standard output gets styles.
+    pub out_styled: bool,
+    /// Standard error gets styles.
+    pub err_styled: bool,
+    /// Returns the columns of the terminal that standard error is, if they are known.
+    pub columns: fn() -> Option<usize>,
     /// The instant to which relative times refer; none is the clock.
     pub now: Option<Timestamp>,
 }
@@ -39,6 +48,10 @@ pub struct OutputScreen {
     open_line: bool,
     /// True if standard error shows a line that is erased before the next.
     live: bool,
+    /// True if standard error is in the middle of a line, of [`OutputScreen::print_aside`].
+    open_aside: bool,
+    /// What the user asked to be printed.
+    asked: OutputArgs,
     /// True if threads are lost when the command ends.
     threads_lost: bool,
     /// The first error of writing standard output.
@@ -66,6 +79,9 @@ impl std::fmt::Debug for OutputScreen {
 /// Moves to the beginning of the line and erases it.
 const ERASE: &str = "\r\x1b[K";
 
+/// Columns of a terminal that does not tell.
+const COLUMNS_DEFAULT: usize = 80;
+
 impl OutputScreen {
     /// A screen over these two streams.
     pub fn new(
@@ -79,10 +95,39 @@ impl OutputScreen {
             properties: ends,
             open_line: false,
             live: false,
+            open_aside: false,
+            asked: OutputArgs::default(),
             threads_lost: false,
             write_error: None,
             lost_hint: LOST_ANSWER_HINT.to_owned(),
         }
+    }
+
+    /// Sets what the user asked to be printed.
+    pub fn set_output_args(&mut self, asked: OutputArgs) {
+        self.asked = asked;
+    }
+
+    /// Sets which streams get styles, for a host that knows its environment late.
+    pub fn set_styled(&mut self, out: bool, err: bool) {
+        self.properties.out_styled = out;
+        self.properties.err_styled = err;
+    }
+
+    /// Returns true if the user wants no progress.
+    pub fn is_quiet(&self) -> bool {
+        self.asked.quiet
+    }
+
+    /// Returns true if times are of interest: to a user who watches, or has asked for them.
+    pub fn shows_times(&self) -> bool {
+        self.properties.err_terminal || self.asked.verbose
+    }
+
+    /// Returns the columns of the terminal that standard error is; none elsewhere.
+    pub fn columns(&self) -> Option<usize> {
+        let columns = || (self.properties.columns)().unwrap_or(COLUMNS_DEFAULT);
+        self.properties.err_terminal.then(columns)
     }
 
     /// Sets the hint for a lost answer, which held something that no other command shows.
@@ -96,11 +141,9 @@ impl OutputScreen {
         let Some(error) = self.write_error.take() else {
             return exit;
         };
-        self.print_err(&format!(
-            "error: standard output cannot be written: {error}"
-        ));
-        let next = format!("  next: {}", self.lost_hint);
-        self.print_err(&next);
+        let message = format!("standard output cannot be written: {error}");
+        let hint = self.lost_hint.clone();
+        self.print_err_fault(&message, Some(&hint));
         match exit {
             CommandExit::Done => CommandExit::Error,
             exit => exit,
@@ -147,6 +190,9 @@ impl OutputScreen {
             return;
         }
         self.erase();
+        if self.properties.out_terminal {
+            self.end_aside();
+        }
         let shown = match self.properties.out_terminal {
             true => printable::text(text),
             false => text.into(),
@@ -169,8 +215,27 @@ impl OutputScreen {
         }
     }
 
-    /// Prints a line for the user on standard error. Nothing with `--json`.
+    /// Prints a line for the user on standard error. Nothing with `--json` or `--quiet`.
     pub fn note(&mut self, line: &str) {
+        self.note_line(&StyledLine::plain(line));
+    }
+
+    /// As [`OutputScreen::note`], for a line with styles.
+    pub fn note_line(&mut self, line: &StyledLine) {
+        if !self.asked.quiet {
+            self.report(line);
+        }
+    }
+
+    /// Prints a line for the user who asked for more with `--verbose`.
+    pub fn note_detail(&mut self, line: &str) {
+        if self.asked.verbose {
+            self.note(line);
+        }
+    }
+
+    /// Prints a line that the user needs, with `--quiet` too. Nothing with `--json`.
+    pub fn report(&mut self, line: &StyledLine) {
         if !self.properties.json {
             self.print_err(line);
         }
@@ -178,28 +243,63 @@ impl OutputScreen {
 
     /// Prints a warning on standard error, with `--json` too.
     pub fn warn(&mut self, line: &str) {
-        self.print_err(&format!("warning: {line}"));
+        let label = StyledLine::default().with(TextRole::Warning, "warning:");
+        self.print_err(&label.with(TextRole::Plain, &format!(" {line}")));
     }
 
-    fn print_err(&mut self, line: &str) {
+    /// Prints a part of a text that stands beside the answer, such as thinking, on standard error.
+    /// Nothing with `--json` or `--quiet`.
+    pub fn print_aside(&mut self, text: &str) {
+        if self.properties.json || self.asked.quiet || text.is_empty() {
+            return;
+        }
         self.erase();
-        // Both streams are the same terminal: a note does not begin in the middle of the answer's
-        // line.
+        self.leave_answer_line();
+        let shown = printable::text(text);
+        let styled = TextRole::Aside.paint(&shown, self.properties.err_styled);
+        let _ = write!(self.err, "{styled}");
+        let _ = self.err.flush();
+        self.open_aside = !shown.ends_with('\n');
+    }
+
+    /// Ends the line that [`OutputScreen::print_aside`] has left open.
+    fn end_aside(&mut self) {
+        if std::mem::take(&mut self.open_aside) {
+            let _ = writeln!(self.err);
+        }
+    }
+
+    /// Ends the line of an answer before something else is written to the same terminal.
+    fn leave_answer_line(&mut self) {
         if self.open_line && self.properties.out_terminal && self.properties.err_terminal {
             self.print_text("\n");
         }
+    }
+
+    fn print_err(&mut self, line: &StyledLine) {
+        self.erase();
+        self.end_aside();
+        // Both streams are the same terminal: a note does not begin in the middle of the answer's
+        // line.
+        self.leave_answer_line();
         // It stays one line: what a file or a model wrote in it must not pass for another.
-        let _ = writeln!(self.err, "{}", printable::line(line));
+        let _ = writeln!(self.err, "{}", line.render(self.properties.err_styled));
     }
 
     /// Shows a line that the next one replaces, on a terminal; nothing elsewhere, or while an
     /// answer's line is open.
     pub fn show_live(&mut self, line: &str) {
         let shared = self.open_line && self.properties.out_terminal;
-        if self.properties.json || !self.properties.err_terminal || shared {
+        let silent = self.properties.json || self.asked.quiet;
+        let Some(columns) = self.columns().filter(|_| !silent && !shared) else {
             return;
-        }
-        let _ = write!(self.err, "{ERASE}{}", printable::line(line));
+        };
+        self.end_aside();
+        // A line that wraps could not be erased.
+        let line = StyledLine::default().with(TextRole::Aside, line);
+        let line = line.cut_to(columns.saturating_sub(1));
+        let shown = line.render(self.properties.err_styled);
+        let _ = write!(self.err, "{ERASE}{shown}");
         let _ = self.err.flush();
         self.live = true;
     }
@@ -215,10 +315,16 @@ impl OutputScreen {
         if json || !in_terminal || !err_terminal {
             return;
         }
-        self.erase();
-        self.end_line();
+        self.end_lines();
         let _ = write!(self.err, "{text}");
         let _ = self.err.flush();
+    }
+
+    /// Ends every line that is open, before another program writes to the terminal.
+    pub fn end_lines(&mut self) {
+        self.erase();
+        self.end_aside();
+        self.end_line();
     }
 
     /// Ends the line of a prompt that got no input.
@@ -252,11 +358,17 @@ impl OutputScreen {
             self.print_document(fault);
             return fault.exit;
         }
-        self.print_err(&format!("error: {}", fault.message));
-        if let Some(hint) = &fault.hint {
-            self.print_err(&format!("  next: {hint}"));
-        }
+        self.print_err_fault(&fault.message, fault.hint.as_deref());
         fault.exit
+    }
+
+    fn print_err_fault(&mut self, message: &str, hint: Option<&str>) {
+        let label = StyledLine::default().with(TextRole::Failure, "error:");
+        self.print_err(&label.with(TextRole::Plain, &format!(" {message}")));
+        if let Some(hint) = hint {
+            let label = StyledLine::default().with(TextRole::Aside, "  next:");
+            self.print_err(&label.with(TextRole::Plain, &format!(" {hint}")));
+        }
     }
 
     /// Prints help, version, or a fault of the command line.
@@ -268,16 +380,30 @@ impl OutputScreen {
         // clap's text quotes arguments as they came: the styled form is only for text that clap
         // wrote itself.
         match said {
-            ParseReply::Text { plain, styled, .. } => {
-                let text = if self.properties.out_terminal {
+            ParseReply::Text {
+                plain,
+                styled,
+                details,
+                ..
+            } => {
+                let text = if self.properties.out_styled {
                     styled
                 } else {
                     plain
                 };
                 self.write_out(format!("{}\n", text.trim_end()).as_bytes());
+                for (name, value) in details {
+                    self.write_out(format!("{name:<9}  {value}\n").as_bytes());
+                }
             }
             ParseReply::Wrong { plain, .. } => {
-                let _ = writeln!(self.err, "{}", printable::text(plain.trim_end()));
+                let plain = printable::text(plain.trim_end());
+                let (label, rest) = match plain.strip_prefix("error:") {
+                    Some(rest) => ("error:", rest),
+                    None => ("", &*plain),
+                };
+                let label = TextRole::Failure.paint(label, self.properties.err_styled);
+                let _ = writeln!(self.err, "{label}{rest}");
             }
         }
         said.exit()
@@ -294,175 +420,4 @@ impl OutputScreen {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use std::sync::{Arc, Mutex};
-
-    /// The bytes written to one stream.
-    #[derive(Clone, Default)]
-    pub(crate) struct WrittenBytes(Arc<Mutex<Vec<u8>>>);
-
-    impl WrittenBytes {
-        pub(crate) fn text(&self) -> String {
-            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-        }
-    }
-
-    impl Write for WrittenBytes {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// A screen whose output can be read.
-    pub(crate) fn screen(json: bool, terminal: bool) -> (OutputScreen, WrittenBytes, WrittenBytes) {
-        let (out, err) = (WrittenBytes::default(), WrittenBytes::default());
-        let ends = StreamProperties {
-            json,
-            in_terminal: terminal,
-            out_terminal: terminal,
-            err_terminal: terminal,
-            now: "2026-03-10T12:00:00Z".parse().ok(),
-        };
-        let screen = OutputScreen::new(Box::new(out.clone()), Box::new(err.clone()), ends);
-        (screen, out, err)
-    }
-
-    const EVIL: &str = "\x1b[2J漢\n";
-
-    #[test]
-    fn only_a_terminal_is_protected_and_only_json_is_silent() {
-        for (json, terminal, expected) in [
-            (false, true, "\\u{1b}[2J漢\n"),
-            (false, false, EVIL),
-            (true, true, ""),
-            (true, false, ""),
-        ] {
-            let (mut screen, out, err) = screen(json, terminal);
-            screen.print_text(EVIL);
-            screen.note(EVIL);
-            assert_eq!(out.text(), expected);
-            assert_eq!(err.text().is_empty(), json);
-            assert!(!err.text().contains('\x1b'), "standard error is for people");
-        }
-    }
-
-    /// Symptom: with `--json`, a terminal obeyed controls in a thread's title. Cause: JSON demands
-    /// an escape for C0 alone. Fix: DEL, C1 and characters that hide or reverse text are escaped,
-    /// and the value stays the same.
-    #[test]
-    fn a_document_escapes_what_a_terminal_would_obey() {
-        let text = "\x1b\x7f\u{9b}31m\u{202e}\u{200f}\u{61c}\u{200b}漢🙂\u{200d}";
-        for terminal in [false, true] {
-            let (mut screen, out, _) = screen(true, terminal);
-            screen.print_document(&text);
-            let expected = r#""\u001b\u007f\u009b31m\u202e\u200f\u061c\u200b漢🙂"#;
-            assert_eq!(out.text(), format!("{expected}\u{200d}\"\n"));
-            let read: String = serde_json::from_str(&out.text()).unwrap();
-            assert_eq!(read, text);
-        }
-    }
-
-    #[test]
-    fn notes_begin_on_their_own_line() {
-        let (mut screen, out, err) = screen(false, true);
-        screen.print_text("half");
-        screen.show_live("never shown in the middle of a line");
-        screen.note("note");
-        screen.print_text("other half");
-        screen.end_line();
-        screen.end_line();
-        assert_eq!(out.text(), "half\nother half\n");
-        assert_eq!(err.text(), "note\n");
-    }
-
-    #[test]
-    fn a_live_line_is_erased_and_needs_a_terminal() {
-        let (mut on_terminal, _, err) = screen(false, true);
-        on_terminal.show_live("1 s");
-        on_terminal.show_live("2 s");
-        on_terminal.note("done");
-        assert_eq!(err.text(), format!("{ERASE}1 s{ERASE}2 s{ERASE}done\n"));
-        let (mut piped, _, err) = screen(false, false);
-        piped.show_live("1 s");
-        assert_eq!(err.text(), "");
-    }
-
-    #[test]
-    fn a_fault_says_what_to_do_next() {
-        let fault = CommandFault::new("not-found", "there is no thread \"x\x1b\"")
-            .with_hint("did you mean y?");
-        let (mut person, out, err) = screen(false, true);
-        assert_eq!(person.print_fault(&fault), CommandExit::Error);
-        assert_eq!(out.text(), "");
-        assert_eq!(
-            err.text(),
-            "error: there is no thread \"x\\u{1b}\"\n  next: did you mean y?\n"
-        );
-        let (mut program, out, err) = screen(true, true);
-        program.print_fault(&fault);
-        assert_eq!(out.text().lines().count(), 1);
-        assert!(out.text().contains(r"\\u{1b}"), "{}", out.text());
-        assert_eq!(err.text(), "");
-    }
-
-    /// Symptom: `open > /dev/full` ended with 0 and the token was lost. Cause: every failed write
-    /// was taken for a closed pipe. Fix: only a closed pipe is one.
-    #[test]
-    fn a_reader_that_goes_away_ends_nothing_and_a_full_disk_is_told() {
-        struct BrokenWriter(ErrorKind);
-        impl Write for BrokenWriter {
-            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-                Err(self.0.into())
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Err(self.0.into())
-            }
-        }
-        for (kind, before, after, said) in [
-            (
-                ErrorKind::BrokenPipe,
-                CommandExit::Done,
-                CommandExit::Done,
-                false,
-            ),
-            (
-                ErrorKind::StorageFull,
-                CommandExit::Done,
-                CommandExit::Error,
-                true,
-            ),
-            (
-                ErrorKind::StorageFull,
-                CommandExit::Suspended,
-                CommandExit::Suspended,
-                true,
-            ),
-        ] {
-            for json in [false, true] {
-                let (whole, _, err) = screen(json, false);
-                let mut screen = OutputScreen::new(
-                    Box::new(BrokenWriter(kind)),
-                    Box::new(err.clone()),
-                    whole.properties(),
-                );
-                screen.set_lost_hint("look elsewhere".to_owned());
-                screen.print_line("text");
-                screen.print_document(&"text");
-                assert_eq!(screen.finish(before), after, "{kind}");
-                let told = err.text();
-                let expected = ["standard output cannot be written", "next: look elsewhere"];
-                assert!(
-                    expected.iter().all(|words| told.contains(words) == said),
-                    "{told}"
-                );
-                assert_eq!(told.is_empty(), !said, "{told}");
-            }
-        }
-    }
-}
+pub(crate) mod tests;

@@ -2,12 +2,19 @@
 //! error.
 //!
 //! A terminal shows text as it comes. A file or a pipe gets only text that counts: the text of a
-//! reply is withheld until the reply is durable, and goes to standard error if it never is.
+//! reply is withheld until the reply is durable, and goes to standard error if it never is. Lines
+//! about other threads wait for the end of a reply that a terminal shows.
+
+mod progress;
 
 use crate::answer::ThreadCost;
 use crate::context::ContextFill;
+use crate::json_text::describe_json;
 use crate::screen::OutputScreen;
+use crate::style::{StyledLine, TextRole};
 use crate::{money, time_format};
+use progress::RunProgress;
+use std::time::Duration;
 
 /// Part of a window from which on the context is shown after each turn, in percent.
 const NOTED_PERCENT: u128 = 10;
@@ -16,12 +23,17 @@ const NOTED_PERCENT: u128 = 10;
 /// whole.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
 
-/// Most characters of a call's arguments in a note.
+/// Most characters of a call's arguments in a note, where no terminal has a width.
 const ARGUMENTS_CHARS_MAX: usize = 120;
 
-/// Seconds without an event after which a terminal shows that the run still waits, and a note says
-/// that text is withheld.
+/// Seconds without an event after which a note says that text is withheld.
 const QUIET_SECONDS: u64 = 3;
+
+/// Seconds without an event after which a terminal that shows a reply says that it waits.
+const PAUSED_SECONDS: u64 = 2;
+
+/// Most lines about other threads that wait for the end of a reply; further ones are counted.
+const HELD_LINES_MAX: usize = 100;
 
 /// The output of one run.
 #[derive(Debug, Default)]
@@ -32,14 +44,42 @@ pub struct RunStream {
     /// Text of the current reply that was not written yet, as standard output is no terminal. The
     /// host that requests a reply bounds it.
     held: String,
+    /// Lines about other threads, until the reply under way has ended.
+    held_lines: Vec<StyledLine>,
+    /// Number of such lines that were left out.
+    lines_left_out: usize,
     /// True once a note has said that text is withheld.
     said_held: bool,
     thinking: bool,
+    /// True if the thoughts of a model are shown.
+    shows_thinking: bool,
     quiet: u64,
     /// True if the user knows the thread: no note names it.
     known: bool,
     /// True if it waited for its children: the same run goes on afterwards.
     waited: bool,
+    /// True if the run was suspended and goes on in place.
+    goes_on: bool,
+    /// True if events come as they happen, so that times between them mean something.
+    timed: bool,
+    /// The cost before the next turn.
+    cost_before: ThreadCost,
+    progress: RunProgress,
+}
+
+/// The end of a tool call.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolEnd<'a> {
+    /// The id that the call began with.
+    pub call: &'a str,
+    /// The name of the tool.
+    pub name: &'a str,
+    /// True if the call failed.
+    pub failed: bool,
+    /// Bytes of the result.
+    pub bytes: usize,
+    /// The reason, where the call was refused before it ran.
+    pub refusal: Option<&'a str>,
 }
 
 impl RunStream {
@@ -56,6 +96,32 @@ impl RunStream {
         }
     }
 
+    /// Shows what a model thinks, if `shown`.
+    #[must_use]
+    pub fn with_thinking(mut self, shown: bool) -> Self {
+        self.shows_thinking = shown;
+        self
+    }
+
+    /// Takes the events as they happen: times between them are shown.
+    #[must_use]
+    pub fn with_times(mut self) -> Self {
+        self.timed = true;
+        self
+    }
+
+    /// Sets what the thread has used before the run, and the tokens of its first request as far as
+    /// they are known.
+    pub fn set_before(&mut self, cost: ThreadCost, context_tokens: u64) {
+        self.cost_before = cost;
+        self.progress.sent_tokens = context_tokens;
+    }
+
+    /// The run was suspended, and goes on in place.
+    pub fn set_goes_on(&mut self) {
+        self.goes_on = true;
+    }
+
     /// Returns the text of the last reply.
     pub fn into_reply(self) -> String {
         self.reply
@@ -64,9 +130,13 @@ impl RunStream {
     /// The run is held, and its first step is durable.
     pub fn show_start(&mut self, screen: &mut OutputScreen, thread: &str, run: u64) {
         self.quiet = 0;
-        let goes_on = std::mem::take(&mut self.waited);
-        if !self.known && !goes_on {
-            screen.note(&format!("run {run} of {thread}"));
+        self.progress.begin_request();
+        let waited = std::mem::take(&mut self.waited);
+        let goes_on = std::mem::take(&mut self.goes_on);
+        if !self.known && !waited {
+            let line = StyledLine::plain(&format!("run {run} of ")).with(TextRole::Name, thread);
+            let more = if goes_on { " goes on" } else { "" };
+            screen.note_line(&line.with(TextRole::Plain, more));
         }
     }
 
@@ -94,7 +164,11 @@ impl RunStream {
         };
         self.quiet = 0;
         screen.end_line();
-        screen.note(&format!("{old} {had}: going on in {new}"));
+        // The counters of the successor begin at zero.
+        self.cost_before = ThreadCost::default();
+        self.goes_on = false;
+        let line = StyledLine::plain(&format!("{old} {had}: going on in "));
+        screen.note_line(&line.with(TextRole::Name, new));
     }
 
     /// The window of the model is nearly full, and a summary is written. Its text is no reply.
@@ -124,17 +198,42 @@ impl RunStream {
         });
     }
 
-    /// An event of a descendant of the thread.
+    /// An event of a descendant of the thread. While a terminal shows a reply, its line waits.
     pub fn show_child(&mut self, screen: &mut OutputScreen, thread: &str, what: &str) {
-        self.quiet = 0;
-        screen.end_line();
-        screen.note(&format!("  {thread} {what}"));
+        let line = StyledLine::plain("  ").with(TextRole::Name, thread);
+        let line = line.with(TextRole::Plain, &format!(" {what}"));
+        let ends = screen.properties();
+        let is_under_way = !self.over && !self.reply.is_empty();
+        if !is_under_way || ends.json || !ends.out_terminal {
+            self.quiet = 0;
+            screen.end_line();
+            return screen.note_line(&line);
+        }
+        match self.held_lines.len() < HELD_LINES_MAX {
+            true => self.held_lines.push(line),
+            false => self.lines_left_out += 1,
+        }
+    }
+
+    /// Writes the lines that have waited for the end of a reply.
+    fn release_lines(&mut self, screen: &mut OutputScreen) {
+        if !self.held_lines.is_empty() {
+            screen.end_line();
+        }
+        for line in std::mem::take(&mut self.held_lines) {
+            screen.note_line(&line);
+        }
+        match std::mem::take(&mut self.lines_left_out) {
+            0 => {}
+            more => screen.note(&format!("  {more} more lines about children are left out")),
+        }
     }
 
     /// More text of a reply arrived.
     pub fn show_text(&mut self, screen: &mut OutputScreen, text: &str) {
         self.quiet = 0;
         self.thinking = false;
+        self.progress.add_received(text);
         if std::mem::take(&mut self.over) {
             self.reply.clear();
         }
@@ -153,6 +252,7 @@ impl RunStream {
             true => self.release_text(screen),
             false => self.discard_text(screen),
         }
+        self.release_lines(screen);
     }
 
     /// Writes the withheld text of a reply that is durable.
@@ -172,39 +272,85 @@ impl RunStream {
         self.said_held = false;
     }
 
-    /// The model is thinking. One note for each reply; the thoughts are in the transcript.
-    pub fn show_thinking(&mut self, screen: &mut OutputScreen) {
+    /// The model is thinking. One note for each reply, or the thoughts where they are asked for; the
+    /// transcript has them anyway.
+    pub fn show_thinking(&mut self, screen: &mut OutputScreen, text: &str) {
         self.quiet = 0;
-        if !std::mem::replace(&mut self.thinking, true) {
-            screen.note("  thinking");
+        self.progress.add_received(text);
+        let begins = !std::mem::replace(&mut self.thinking, true);
+        match self.shows_thinking {
+            true => screen.print_aside(text),
+            false if begins => screen.note_line(&aside("  thinking")),
+            false => {}
         }
     }
 
-    /// A tool call has started.
-    pub fn show_tool_start(&mut self, screen: &mut OutputScreen, name: &str, arguments: &str) {
+    /// A tool call has started. On a terminal its line is cut to the width.
+    pub fn show_tool_start(
+        &mut self,
+        screen: &mut OutputScreen,
+        call: &str,
+        name: &str,
+        arguments: &str,
+    ) {
+        self.progress.begin_call(call, name);
+        self.show_call(screen, name, arguments);
+    }
+
+    /// Shows a call that was answered without being run outside, and its answer.
+    pub fn show_answered_call(
+        &mut self,
+        screen: &mut OutputScreen,
+        arguments: &str,
+        end: ToolEnd<'_>,
+    ) {
+        self.show_call(screen, end.name, arguments);
+        self.show_tool_end(screen, end);
+    }
+
+    fn show_call(&mut self, screen: &mut OutputScreen, name: &str, arguments: &str) {
         self.quiet = 0;
         screen.end_line();
-        let mut shown: String = arguments.chars().take(ARGUMENTS_CHARS_MAX).collect();
-        if shown.len() < arguments.len() {
+        let mut shown = describe_json(arguments);
+        if screen.columns().is_none() && shown.chars().count() > ARGUMENTS_CHARS_MAX {
+            shown = shown.chars().take(ARGUMENTS_CHARS_MAX).collect();
             shown.push('…');
         }
-        screen.note(&format!("  {name} {}", crate::printable::line(&shown)));
+        let line = StyledLine::plain("  ").with(TextRole::Name, name);
+        let line = line.with(TextRole::Aside, &format!(" {shown}"));
+        screen.note_line(&fit_terminal(line, screen));
     }
 
     /// A tool call is done.
-    pub fn show_tool_end(
-        &mut self,
-        screen: &mut OutputScreen,
-        name: &str,
-        failed: bool,
-        bytes: usize,
-    ) {
+    pub fn show_tool_end(&mut self, screen: &mut OutputScreen, end: ToolEnd<'_>) {
         self.quiet = 0;
-        let what = if failed { "failed" } else { "done" };
-        screen.note(&format!("  {name} {what}, {bytes} bytes"));
+        let time = self.progress.end_call(end.call);
+        let time = self.describe_time(screen, time.filter(|_| end.refusal.is_none()));
+        let (role, word) = match end.failed {
+            true => (TextRole::Failure, "failed"),
+            false => (TextRole::Success, "done"),
+        };
+        let line = StyledLine::plain(&format!("  {} ", end.name)).with(role, word);
+        let line = match end.refusal {
+            Some(reason) => line.with(TextRole::Plain, &format!(": {reason}")),
+            None => line.with(TextRole::Aside, &format!(", {} bytes{time}", end.bytes)),
+        };
+        screen.note_line(&fit_terminal(line, screen));
     }
 
-    /// A turn is durable. Shows the cost of the run's threads so far and how full its window is.
+    /// Formats a time behind other figures, for a user to whom it means something.
+    fn describe_time(&self, screen: &OutputScreen, time: Option<Duration>) -> String {
+        match time.filter(|_| self.timed && screen.shows_times()) {
+            Some(time) => {
+                let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                format!(", {}", time_format::format_duration(millis))
+            }
+            None => String::new(),
+        }
+    }
+
+    /// A turn is durable. Shows what it used, and how full the window is. `cost` is that of the
+    /// run's threads so far.
     pub fn show_turn(
         &mut self,
         screen: &mut OutputScreen,
@@ -216,7 +362,13 @@ impl RunStream {
         self.thinking = false;
         self.release_text(screen);
         screen.end_line();
-        screen.note(&describe_turn(cost, context));
+        let used = cost.minus(self.cost_before);
+        self.cost_before = *cost;
+        let time = self.describe_time(screen, Some(self.progress.request_time()));
+        screen.note_line(&aside(&describe_turn(cost.turns, &used, &time, context)));
+        self.progress.begin_request();
+        self.progress.sent_tokens = context.tokens;
+        self.release_lines(screen);
     }
 
     /// A provider broke off and another one behind its router begins anew: the text so far does not
@@ -226,6 +378,7 @@ impl RunStream {
         self.over = true;
         self.discard_text(screen);
         screen.end_line();
+        self.progress.begin_request();
         screen.note("  the provider broke off; another one begins the reply anew");
     }
 
@@ -235,9 +388,9 @@ impl RunStream {
         self.over = true;
         self.discard_text(screen);
         screen.end_line();
+        self.progress.begin_request();
         screen.note(&format!(
-            "  {}; next attempt in {}",
-            crate::printable::line(message),
+            "  {message}; next attempt in {}",
             time_format::format_duration(millis)
         ));
     }
@@ -247,8 +400,7 @@ impl RunStream {
         self.quiet = 0;
         screen.end_line();
         screen.note(&format!(
-            "  {}; it goes on in {}",
-            crate::printable::line(message),
+            "  {message}; it goes on in {}",
             time_format::format_duration(millis)
         ));
     }
@@ -264,189 +416,47 @@ impl RunStream {
     /// A second has passed.
     pub fn tick(&mut self, screen: &mut OutputScreen) {
         self.quiet += 1;
-        if self.quiet >= QUIET_SECONDS {
-            if !self.held.is_empty() && !std::mem::replace(&mut self.said_held, true) {
-                screen.note("  a reply is under way; it is shown when it is whole");
-            }
-            screen.show_live(&format!(
-                "  waiting, {}",
-                time_format::format_duration(self.quiet * 1_000)
-            ));
+        self.progress.tick();
+        if self.quiet >= QUIET_SECONDS
+            && !self.held.is_empty()
+            && !std::mem::replace(&mut self.said_held, true)
+        {
+            screen.note("  a reply is under way; it is shown when it is whole");
+        }
+        let streams = screen.properties().out_terminal && !self.over && !self.reply.is_empty();
+        if !streams || self.quiet >= PAUSED_SECONDS {
+            screen.show_live(&self.progress.describe(self.thinking));
         }
     }
 }
 
-/// `turn 2: 250 input and 30 output tokens, 0.00021 USD so far; context 3,280 of 32,000 tokens
-/// (10 %)`: the sums of the thread, and what its next request has, once that is worth a look.
-fn describe_turn(cost: &ThreadCost, context: ContextFill) -> String {
+/// Cuts a line to the width of the terminal, if there is one.
+fn fit_terminal(line: StyledLine, screen: &OutputScreen) -> StyledLine {
+    match screen.columns() {
+        Some(columns) => line.cut_to(columns),
+        None => line,
+    }
+}
+
+/// A line that stands beside the matter.
+fn aside(text: &str) -> StyledLine {
+    StyledLine::default().with(TextRole::Aside, text)
+}
+
+/// `turn 2: 250 input and 30 output tokens, 0.00021 USD; context 3,280 of 32,000 tokens (10 %)`:
+/// what the turn used, and what the next request has, once that is worth a look.
+fn describe_turn(turn: u64, used: &ThreadCost, time: &str, context: ContextFill) -> String {
     let context = context
         .describe()
         .filter(|_| context.percent() >= NOTED_PERCENT);
     format!(
-        "turn {}: {} input and {} output tokens, {} so far{}",
-        cost.turns,
-        cost.input_tokens,
-        cost.output_tokens,
-        money::format_usd(cost.spend),
+        "turn {turn}: {} input and {} output tokens, {}{time}{}",
+        used.input_tokens,
+        used.output_tokens,
+        money::format_usd(used.spend),
         context.map_or_else(String::new, |context| format!("; context {context}"))
     )
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::screen::tests::screen;
-
-    const FILL: ContextFill = ContextFill {
-        tokens: 3_280,
-        window: Some(32_000),
-    };
-
-    fn cost(turns: u64) -> ThreadCost {
-        ThreadCost {
-            turns,
-            input_tokens: 100,
-            output_tokens: 10,
-            spend: 120_000,
-        }
-    }
-
-    #[test]
-    fn a_run_with_a_tool() {
-        let (mut screen, out, err) = screen(false, false);
-        let mut stream = RunStream::new();
-        stream.show_start(&mut screen, "a-1", 1);
-        stream.show_thinking(&mut screen);
-        stream.show_thinking(&mut screen);
-        stream.show_text(&mut screen, "Let me ");
-        stream.show_text(&mut screen, "look.");
-        stream.show_turn(&mut screen, &cost(1), ContextFill::default());
-        stream.show_tool_start(&mut screen, "read_file", "{\"path\":\n\"x\"}");
-        stream.show_tool_end(&mut screen, "read_file", false, 25);
-        stream.show_retry(&mut screen, 1_500, "overloaded");
-        stream.show_wait(&mut screen, 20_000, "too many calls");
-        stream.show_usage_mismatch(&mut screen, 1_000_000_000, 21_000);
-        stream.show_text(&mut screen, "It holds a note.");
-        stream.show_turn(&mut screen, &cost(2), FILL);
-        assert_eq!(out.text(), "Let me look.\nIt holds a note.\n");
-        assert_eq!(
-            err.text(),
-            "run 1 of a-1\n  thinking\nturn 1: 100 input and 10 output tokens, 0.00012 USD so \
-             far\n  read_file {\"path\": \
-             \"x\"}\n  read_file done, 25 bytes\n  overloaded; next attempt in 1.5 s\n  too many \
-             calls; it goes on in 20 s\n  the \
-             provider reports 1000000000 tokens, which cannot be: 21000 are counted\nturn 2: 100 \
-             input and 10 output \
-             tokens, 0.00012 USD so far; context 3,280 of 32,000 tokens (10 %)\n"
-        );
-        assert_eq!(stream.into_reply(), "It holds a note.");
-    }
-
-    #[test]
-    fn a_hand_off_is_shown_as_it_happens() {
-        let (mut screen, out, err) = screen(false, true);
-        let mut stream = RunStream::new();
-        stream.show_text(&mut screen, "before");
-        stream.show_turn(&mut screen, &cost(1), FILL);
-        let context = ContextFill {
-            tokens: 3_700,
-            window: Some(4_000),
-        };
-        stream.show_summary(&mut screen, context);
-        stream.show_hand_off(&mut screen, "a-2", None);
-        stream.show_text(&mut screen, "after");
-        assert_eq!(out.text(), "before\nafter");
-        let notes = "  context 3,700 of 4,000 tokens (92 %): handing off, a summary is written\n  \
-                     continued in a-2\n";
-        assert!(err.text().ends_with(notes), "{}", err.text());
-        assert_eq!(stream.into_reply(), "after");
-    }
-
-    #[test]
-    fn text_of_failed_attempt_is_no_reply() {
-        let (mut screen, ..) = screen(true, false);
-        let mut stream = RunStream::new();
-        stream.show_text(&mut screen, "half a");
-        stream.show_retry(&mut screen, 0, "cut off");
-        stream.show_text(&mut screen, "whole");
-        assert_eq!(stream.into_reply(), "whole");
-    }
-
-    /// Symptom: `run > file` had the beginning of a reply twice, and a torn one of an attempt that
-    /// failed. Cause: text was written as it came. Fix: it is withheld until its reply is durable.
-    /// Kinds: a retry, a provider that begins anew, a run that stops in the middle, a run whose
-    /// last event never arrived.
-    #[test]
-    fn a_pipe_gets_only_replies_that_count() {
-        type EndAction = fn(&mut RunStream, &mut OutputScreen);
-        let rows: [(EndAction, &str, bool); 5] = [
-            (
-                |stream, screen| stream.show_turn(screen, &cost(1), FILL),
-                "torn\n",
-                false,
-            ),
-            (
-                |stream, screen| stream.show_retry(screen, 0, "cut off"),
-                "",
-                true,
-            ),
-            (|stream, screen| stream.show_restart(screen), "", true),
-            (|stream, screen| stream.end(screen, false), "", true),
-            (|stream, screen| stream.end(screen, true), "torn", false),
-        ];
-        for (end, on_out, on_err) in rows {
-            for terminal in [false, true] {
-                let (mut screen, out, err) = screen(false, terminal);
-                let mut stream = RunStream::new();
-                stream.show_text(&mut screen, "torn");
-                assert_eq!(out.text() == "torn", terminal, "a terminal sees it live");
-                end(&mut stream, &mut screen);
-                let said = err.text().contains("torn");
-                assert_eq!(said, on_err && !terminal, "{}", err.text());
-                if !terminal {
-                    assert_eq!(out.text(), on_out);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn withheld_text_is_noted_once() {
-        let (mut piped, _, err) = screen(false, false);
-        let mut stream = RunStream::new();
-        stream.show_text(&mut piped, "Begun");
-        for _ in 0..3 * QUIET_SECONDS {
-            stream.tick(&mut piped);
-        }
-        assert_eq!(
-            err.text(),
-            "  a reply is under way; it is shown when it is whole\n"
-        );
-    }
-
-    #[test]
-    fn a_quiet_run_is_shown_to_a_terminal_only() {
-        let (mut on_terminal, _, err) = screen(false, true);
-        let mut stream = RunStream::new();
-        for _ in 0..QUIET_SECONDS {
-            stream.tick(&mut on_terminal);
-        }
-        assert!(err.text().contains("waiting, 3.0 s"), "{:?}", err.text());
-        let (mut piped, _, err) = screen(false, false);
-        for _ in 0..QUIET_SECONDS {
-            stream.tick(&mut piped);
-        }
-        assert_eq!(err.text(), "");
-    }
-
-    #[test]
-    fn the_reply_is_bounded() {
-        let (mut screen, ..) = screen(true, false);
-        let mut stream = RunStream::new();
-        for _ in 0..=TEXT_BYTES_MAX / (3 << 16) {
-            stream.show_text(&mut screen, &"漢".repeat(1 << 16));
-        }
-        let reply = stream.into_reply();
-        assert!(reply.len() <= TEXT_BYTES_MAX && reply.len() > TEXT_BYTES_MAX - 4);
-    }
-}
+mod tests;

@@ -317,6 +317,8 @@ pub struct RunOrder {
     pub input: Option<String>,
     /// The status of the tip, if it may have ended and is then to go on in a successor.
     pub resumes: Option<String>,
+    /// True if the thoughts of the model are shown.
+    pub shows_thinking: bool,
 }
 
 /// A run that this process performs no longer.

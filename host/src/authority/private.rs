@@ -54,6 +54,22 @@ pub(crate) fn close_to_others(dir: &Dir, place: &str) -> Result<(), AuthorityErr
     }
 }
 
+/// Returns the owner of a directory, if that is another user than the one of this process.
+pub(crate) fn foreign_owner(dir: &Dir, place: &str) -> Result<Option<u32>, AuthorityError> {
+    #[cfg(unix)]
+    {
+        use cap_std::fs::MetadataExt;
+        let found = dir.dir_metadata();
+        let found = found.map_err(|source| AuthorityError::from_io(place, source))?;
+        Ok((!is_owned_by_user(&found)).then(|| found.uid()))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (dir, place);
+        Ok(None)
+    }
+}
+
 /// Refuses an operator's file that others can write: its owner is neither this user nor root, or
 /// its mode lets others write.
 pub(crate) fn check_written_by_owner(found: &Metadata, place: &str) -> Result<(), AuthorityError> {

@@ -1,28 +1,39 @@
-//! `chat`: each line of standard input is a message, and a run answers it.
+//! `chat`: what a person types is a message, and a run answers it; a file or a pipe is one message,
+//! or one for each line.
 //!
 //! A new chat is created with its first message, so a chat without messages leaves nothing behind.
 //! Only a user at a terminal has commands (`/quit`, ...): from a file or a program every line is a
 //! message.
 
+mod commands;
+mod input;
+mod line_editor;
+
 use super::drive::{DriveOutcome, FirstPress, RunWatch};
-use super::input::{InputLine, InputLines};
 use super::interrupts::{InterruptStream, ProcessInterrupt};
 use super::session::{CommandProject, CommandSession};
+use super::terminal::SavedMode;
+use input::ChatInput;
+use line_editor::TypedLine;
 use serde_json::json;
 use threadkeep_cli::answer::ChargedRow;
 use threadkeep_cli::args;
 use threadkeep_cli::chat_input::{ChatParser, ChatRequest};
 use threadkeep_cli::command::message_images::MessageImages;
-use threadkeep_cli::command::{chain, decide, fault, run, thread_names};
+use threadkeep_cli::command::{chain, decide, fault, run, thread_names, view};
 use threadkeep_cli::contract::{Thread, ThreadDraft};
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::inputs;
 use threadkeep_cli::screen::OutputScreen;
 use threadkeep_cli::stream::RunStream;
+use threadkeep_cli::style::{StyledLine, TextRole};
 use threadkeep_cli::threads::ProjectThreads;
 
 const PROMPT: &str = "> ";
 const MORE_PROMPT: &str = ". ";
+
+/// Newest entries of a chat in which a person's earlier messages are looked for.
+const HISTORY_ENTRIES: u32 = 200;
 
 /// Reads messages and runs the thread for each, until the input ends or the user leaves.
 pub async fn chat(
@@ -30,17 +41,22 @@ pub async fn chat(
     chat: args::ChatArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
+    let each_line = chat.each_line;
     let mut talking = match &chat.thread {
         Some(thread) => ChatSession::for_existing_thread(session, thread, &chat, screen).await?,
         None => ChatSession::for_new_thread(session, chat).await?,
     };
     let person = screen.properties().in_terminal;
-    let done = talking.exchange_messages(person, screen).await?;
+    let saved = SavedMode::save();
+    let mut input = ChatInput::start(each_line, screen);
+    let done = talking.exchange_messages(&mut input, person, screen).await;
+    drop(saved);
+    let done = done?;
     match talking.standing {
         ChatThread::New(_) if !person => Err(CommandFault::usage(
             "nothing was said: standard input was empty",
         )
-        .with_hint("give it a message a line: echo 'Hello.' | threadkeep chat")),
+        .with_hint("give it a message: echo 'Hello.' | threadkeep chat")),
         ChatThread::New(_) => Ok(done),
         ChatThread::Existing { thread, next, .. } => {
             if next {
@@ -59,6 +75,7 @@ struct ChatSession<'a> {
     interrupts: InterruptStream,
     /// Images of the first message.
     images: MessageImages,
+    display: args::RunDisplayArgs,
     /// Exit code of the last run.
     last: CommandExit,
     /// Charges for calls of a process that died, until an answer has named them.
@@ -71,6 +88,8 @@ enum ChatThread {
     Existing {
         opened: Box<CommandProject>,
         thread: String,
+        /// Its model or tier.
+        model: String,
         runs: u32,
         /// True if the next thing to do is another message; otherwise the answer of the last run
         /// has named it.
@@ -79,7 +98,7 @@ enum ChatThread {
 }
 
 /// The next input of the chat.
-enum ChatInput {
+enum ChatTurn {
     Message(String),
     Command(ChatRequest),
     /// The input has ended, or the process was asked to end.
@@ -97,7 +116,7 @@ impl<'a> ChatSession<'a> {
         let images = MessageImages::read(session, &chat.image)?;
         run::rehearse(session, &draft, Some(&images)).await?;
         let standing = ChatThread::New(Box::new(draft));
-        Ok(Self::with_thread(session, standing, images))
+        Ok(Self::with_thread(session, standing, images, chat.display))
     }
 
     async fn for_existing_thread(
@@ -126,12 +145,13 @@ impl<'a> ChatSession<'a> {
         let standing = ChatThread::Existing {
             opened: Box::new(opened),
             thread: found.id,
+            model: found.model,
             runs: 0,
             next: true,
         };
         Ok(Self {
             charged,
-            ..Self::with_thread(session, standing, images)
+            ..Self::with_thread(session, standing, images, chat.display)
         })
     }
 
@@ -139,9 +159,11 @@ impl<'a> ChatSession<'a> {
         session: &'a CommandSession,
         standing: ChatThread,
         images: MessageImages,
+        display: args::RunDisplayArgs,
     ) -> Self {
         Self {
             images,
+            display,
             session,
             standing,
             interrupts: InterruptStream::listen(),
@@ -152,25 +174,30 @@ impl<'a> ChatSession<'a> {
 
     async fn exchange_messages(
         &mut self,
+        input: &mut ChatInput,
         person: bool,
         screen: &mut OutputScreen,
     ) -> Result<CommandExit, CommandFault> {
-        let mut input = InputLines::start();
         if person {
-            screen.note("/help says what you can do here");
+            self.recall_messages(input).await;
+            if self.session.finds_no_project() {
+                screen.note("there is no project here: the first message makes .ai");
+            }
+            let model = self.name_model()?;
+            screen.note(&format!("model {model}; /help says what you can do here"));
         }
         loop {
-            let text = match self.read_input(&mut input, person, screen).await? {
-                ChatInput::End => return Ok(self.last),
-                ChatInput::Left => return Ok(CommandExit::Stopped),
-                ChatInput::Command(said) => {
+            let text = match self.read_input(input, person, screen).await? {
+                ChatTurn::End => return Ok(self.last),
+                ChatTurn::Left => return Ok(CommandExit::Stopped),
+                ChatTurn::Command(said) => {
                     self.run_command(said, screen).await;
                     continue;
                 }
-                ChatInput::Message(text) => text,
+                ChatTurn::Message(text) => text,
             };
             let ran = match self.run_message(&text, screen).await {
-                Ok(driven) if person => self.decide_and_go_on(driven, &mut input, screen).await,
+                Ok(driven) if person => self.decide_and_go_on(driven, input, screen).await,
                 ran => ran,
             };
             match ran {
@@ -185,7 +212,35 @@ impl<'a> ChatSession<'a> {
                     if over || stuck || driven.presses > 1 {
                         return Ok(self.last);
                     }
+                    if driven.presses > 0 {
+                        // They were meant for a reply that the user has stopped.
+                        input.discard_typed();
+                    }
                 }
+            }
+        }
+    }
+
+    /// Fills the history of the line editor with the messages of the chat. It helps a person: what
+    /// cannot be read is left out.
+    async fn recall_messages(&self, input: &ChatInput) {
+        let ChatThread::Existing { opened, thread, .. } = &self.standing else {
+            return;
+        };
+        let Ok(found) = opened.get(thread).await else {
+            return;
+        };
+        let after = found.version.saturating_sub(HISTORY_ENTRIES.into());
+        let mut cursor = None;
+        while let Ok(page) = opened.entries(thread, after, HISTORY_ENTRIES, cursor).await {
+            for entry in &page.entries {
+                for text in user_texts(&entry.body) {
+                    input.remember(&text);
+                }
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return;
             }
         }
     }
@@ -193,93 +248,61 @@ impl<'a> ChatSession<'a> {
     /// Reads the next message or command, which may be several lines long.
     async fn read_input(
         &mut self,
-        input: &mut InputLines,
+        input: &mut ChatInput,
         person: bool,
         screen: &mut OutputScreen,
-    ) -> Result<ChatInput, CommandFault> {
+    ) -> Result<ChatTurn, CommandFault> {
         let mut talk = ChatParser::new(person);
         let mut pressed = false;
         loop {
-            screen.prompt(if talk.is_in_message() {
-                MORE_PROMPT
-            } else {
-                PROMPT
-            });
+            let prompt = match talk.is_in_message() {
+                true => MORE_PROMPT,
+                false => PROMPT,
+            };
             let line = tokio::select! {
                 biased;
                 interrupt = self.interrupts.next() => {
                     screen.end_prompt();
                     if interrupt == ProcessInterrupt::Terminate {
-                        return Ok(ChatInput::End);
+                        return Ok(ChatTurn::End);
                     }
-                    if std::mem::replace(&mut pressed, true) {
-                        return Ok(ChatInput::Left);
-                    }
+                    TypedLine::Interrupt
+                }
+                line = input.next(prompt, screen) => line,
+            };
+            let was_pressed = std::mem::take(&mut pressed);
+            let said = match line {
+                TypedLine::Text(text) if input.is_whole() => {
+                    let text = Some(text).filter(|text| !text.trim().is_empty());
+                    return Ok(text.map_or(ChatTurn::End, ChatTurn::Message));
+                }
+                TypedLine::Text(line) => {
+                    input.remember(&line);
+                    talk.parse_line(&line)
+                }
+                TypedLine::Bad(why) => {
+                    let message = format!("standard input {why}");
+                    return Err(CommandFault::new("invalid", message));
+                }
+                TypedLine::Interrupt if was_pressed => return Ok(ChatTurn::Left),
+                TypedLine::Interrupt => {
                     screen.note("press Ctrl-C again, or Ctrl-D, to leave");
+                    pressed = true;
                     talk = ChatParser::new(person);
                     continue;
                 }
-                line = input.next() => line,
-            };
-            pressed = false;
-            let said = match line {
-                Some(InputLine::Text(line)) => talk.parse_line(&line),
-                Some(InputLine::Bad(why)) => {
-                    return Err(CommandFault::new(
-                        "invalid",
-                        format!("standard input {why}"),
-                    ));
-                }
-                None => {
-                    screen.end_prompt();
-                    return Ok(talk.finish().map_or(ChatInput::End, ChatInput::Message));
+                TypedLine::End => {
+                    input.end_prompt(screen);
+                    return Ok(talk.finish().map_or(ChatTurn::End, ChatTurn::Message));
                 }
             };
             match said {
-                Some(ChatRequest::Message(text)) => return Ok(ChatInput::Message(text)),
-                Some(ChatRequest::Quit) => return Ok(ChatInput::End),
-                Some(command) => return Ok(ChatInput::Command(command)),
+                Some(ChatRequest::Message(text)) => return Ok(ChatTurn::Message(text)),
+                Some(ChatRequest::Quit) => return Ok(ChatTurn::End),
+                Some(command) => return Ok(ChatTurn::Command(command)),
                 None => {}
             }
         }
-    }
-
-    async fn run_command(&mut self, said: ChatRequest, screen: &mut OutputScreen) {
-        match said {
-            ChatRequest::Title(title) => {
-                if let Err(fault) = self.set_title(title, screen).await {
-                    screen.print_fault(&fault);
-                }
-            }
-            ChatRequest::Unknown(fault) => {
-                screen.print_fault(&fault);
-            }
-            ChatRequest::Help(text) => screen.note(text),
-            ChatRequest::Message(_) | ChatRequest::Quit => {}
-        }
-    }
-
-    async fn set_title(
-        &mut self,
-        title: String,
-        screen: &mut OutputScreen,
-    ) -> Result<(), CommandFault> {
-        match &mut self.standing {
-            ChatThread::New(draft) => {
-                let titled = ThreadDraft {
-                    title: Some(title),
-                    ..(**draft).clone()
-                };
-                run::rehearse(self.session, &titled, None).await?;
-                **draft = titled;
-            }
-            ChatThread::Existing { opened, thread, .. } => {
-                let titled = opened.set_title(thread, Some(title)).await;
-                titled.map_err(|error| fault::from_thread_call(&**opened, thread, &error))?;
-                opened.refresh_documents(thread, screen).await;
-            }
-        }
-        Ok(())
     }
 
     /// Asks the user about the calls that the run has stopped for, and goes on, until no call is
@@ -287,7 +310,7 @@ impl<'a> ChatSession<'a> {
     async fn decide_and_go_on(
         &mut self,
         mut driven: DriveOutcome,
-        input: &mut InputLines,
+        input: &mut ChatInput,
         screen: &mut OutputScreen,
     ) -> Result<DriveOutcome, CommandFault> {
         while driven.presses == 0 && !driven.answer.waits_for.calls().is_empty() {
@@ -312,19 +335,19 @@ impl<'a> ChatSession<'a> {
     async fn ask_about(
         &mut self,
         described: &str,
-        input: &mut InputLines,
+        input: &mut ChatInput,
         screen: &mut OutputScreen,
     ) -> Option<serde_json::Value> {
-        screen.note(&format!("allow {described}? y, n or n NOTE, or a ANSWER"));
+        let question = format!("allow {described}? y, n or n NOTE, or a ANSWER");
+        screen.report(&StyledLine::default().with(TextRole::Warning, &question));
         loop {
-            screen.prompt(PROMPT);
             let line = tokio::select! {
                 biased;
-                _ = self.interrupts.next() => None,
-                line = input.next() => line,
+                _ = self.interrupts.next() => TypedLine::Interrupt,
+                line = input.next(PROMPT, screen) => line,
             };
-            let Some(InputLine::Text(line)) = line else {
-                screen.end_prompt();
+            let TypedLine::Text(line) = line else {
+                input.end_prompt(screen);
                 return None;
             };
             match parse_decision(&line) {
@@ -353,9 +376,11 @@ impl<'a> ChatSession<'a> {
         if let ChatThread::New(draft) = &self.standing {
             let opened = self.session.open_or_create()?;
             let thread = run::create_thread(&opened, (**draft).clone()).await?;
+            let model = draft.model.clone();
             self.standing = ChatThread::Existing {
                 opened: Box::new(opened),
                 thread,
+                model: model.unwrap_or_else(|| "default".to_owned()),
                 runs: 0,
                 next: true,
             };
@@ -365,6 +390,7 @@ impl<'a> ChatSession<'a> {
             thread,
             runs,
             next,
+            ..
         } = &mut self.standing
         else {
             return Err(CommandFault::new("no-thread", "the chat has no thread"));
@@ -378,8 +404,12 @@ impl<'a> ChatSession<'a> {
             RunStream::for_further_run()
         };
         *runs += 1;
+        let stream = stream.with_thinking(self.display.show_thinking);
         let watch = RunWatch::new(&mut self.interrupts, FirstPress::Stops, stream);
+        let typed = screen.properties().in_terminal;
+        let silent = typed.then(SavedMode::save_without_echo);
         let driven = watch.drive(opened, thread, message, screen).await;
+        drop(silent);
         let mut driven =
             driven.map_err(|fault| run::with_created_hint(&**opened, fault, thread))?;
         driven.answer.charged.splice(0..0, self.charged.drain(..));
@@ -396,6 +426,17 @@ impl<'a> ChatSession<'a> {
         }
         Ok(driven)
     }
+}
+
+/// Returns the texts of the user's messages in an entry, as its JSON body has them.
+fn user_texts(body: &str) -> Vec<String> {
+    let body = view::parse_json(body);
+    let events = body["events"].as_array().into_iter().flatten();
+    let messages = events.filter(|event| event["type"] == "message" && event["role"] == "user");
+    messages
+        .flat_map(|message| message["content"].as_array().into_iter().flatten())
+        .filter_map(|block| Some(block["text"].as_str()?.to_owned()))
+        .collect()
 }
 
 /// Parses what a user types about a call: `y`, `n`, `n NOTE` or `a TEXT`.
@@ -430,6 +471,17 @@ fn check_open_chat(thread: &Thread) -> Result<(), CommandFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_of_a_user_are_recalled() {
+        let body = json!({"events": [
+            {"type": "message", "role": "user", "content": [
+                {"type": "text", "text": "one\ntwo"}, {"type": "image", "blob": "b"}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "no"}]},
+        ]});
+        assert_eq!(user_texts(&body.to_string()), ["one\ntwo"]);
+        assert_eq!(user_texts("no JSON"), [] as [&str; 0]);
+    }
 
     #[test]
     fn a_decision_is_a_letter_and_words() {

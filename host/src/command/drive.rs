@@ -24,12 +24,12 @@ use threadkeep::tenant::Tenant;
 use threadkeep::wit::runner::SignalKind;
 use threadkeep_cli::answer::{LeftAloneRow, RunAnswer, ThreadCost};
 use threadkeep_cli::command::finished_run::{RunParts, build_answer};
-use threadkeep_cli::command::fresh_id;
+use threadkeep_cli::command::{fresh_id, view};
 use threadkeep_cli::context::ContextFill;
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
-use threadkeep_cli::stream::RunStream;
-use threadkeep_cli::threads::{PerformedRun, RunOrder, RunResumption};
+use threadkeep_cli::stream::{RunStream, ToolEnd};
+use threadkeep_cli::threads::{PerformedRun, ProjectThreads, RunOrder, RunResumption};
 use tokio::task::JoinHandle;
 
 /// Longest time to wait for a cancel to be written: after it the request is dropped without the
@@ -66,7 +66,8 @@ pub async fn perform(
     screen: &mut OutputScreen,
 ) -> Result<PerformedRun, CommandFault> {
     let mut interrupts = InterruptStream::listen();
-    let mut watch = RunWatch::new(&mut interrupts, FirstPress::Cancels, RunStream::new());
+    let stream = RunStream::new().with_thinking(order.shows_thinking);
+    let mut watch = RunWatch::new(&mut interrupts, FirstPress::Cancels, stream);
     watch.resumes = order.resumes;
     let driven = watch
         .drive(opened, &order.thread, order.input, screen)
@@ -120,7 +121,7 @@ impl<'a> RunWatch<'a> {
             handed_off: Vec::new(),
             left_costs: ThreadCosts::default(),
             left_alone: Vec::new(),
-            stream,
+            stream: stream.with_times(),
             resumes: None,
             resumption: None,
         }
@@ -136,6 +137,7 @@ impl<'a> RunWatch<'a> {
     ) -> Result<DriveOutcome, CommandFault> {
         thread.clone_into(&mut self.current);
         opened.catch_up(screen).await;
+        self.note_state_before(opened).await;
         let writer = opened.document_writer();
         let done = self
             .perform(opened, thread, input, writer.as_ref(), screen)
@@ -156,6 +158,18 @@ impl<'a> RunWatch<'a> {
             _ = self.interrupts.next() => {}
         }
         self.build_answer(opened, done, screen).await
+    }
+
+    /// Notes what the thread has used before the run. Only for the figures of each turn: the run
+    /// goes on if the read fails.
+    async fn note_state_before(&mut self, opened: &CommandProject) {
+        let Ok(tip) = opened.get_tip(&self.current).await else {
+            return;
+        };
+        self.stream.set_before(view::cost(&tip.cost), tip.context);
+        if self.resumes.is_some() && tip.status == "suspended" {
+            self.stream.set_goes_on();
+        }
     }
 
     /// Drives the run to its end. Returns `None` if the user would not wait for the end.
@@ -181,7 +195,9 @@ impl<'a> RunWatch<'a> {
                 false => driver.run(thread, input, &sink, &stop).await,
             }
         });
-        let mut second = tokio::time::interval(Duration::from_secs(1));
+        // Not at once: a run that answers at once shows no wait.
+        let second = Duration::from_secs(1);
+        let mut second = tokio::time::interval_at(tokio::time::Instant::now() + second, second);
         let done = loop {
             tokio::select! {
                 biased;
@@ -259,7 +275,7 @@ impl<'a> RunWatch<'a> {
         match event {
             RunEvent::Started { thread, run, .. } => stream.show_start(screen, &thread, run),
             RunEvent::Text(text) => stream.show_text(screen, &text),
-            RunEvent::Thinking(_) => stream.show_thinking(screen),
+            RunEvent::Thinking(text) => stream.show_thinking(screen, &text),
             RunEvent::ToolNamed(_) | RunEvent::Ended(_) | RunEvent::AfterFailed { .. } => {}
             RunEvent::Restarted => stream.show_restart(screen),
             RunEvent::Resumed(resumed) => {
@@ -287,14 +303,42 @@ impl<'a> RunWatch<'a> {
             RunEvent::Waits { .. } => stream.show_child_wait(screen),
             RunEvent::Child { thread, event } => show_child_event(stream, &thread, &event, screen),
             RunEvent::ToolStarted {
-                name, arguments, ..
-            } => stream.show_tool_start(screen, &name, &arguments),
+                call,
+                name,
+                arguments,
+            } => stream.show_tool_start(screen, &call, &name, &arguments),
             RunEvent::ToolDone {
+                call,
                 name,
                 failed,
                 bytes,
+            } => {
+                let end = ToolEnd {
+                    call: &call,
+                    name: &name,
+                    failed,
+                    bytes,
+                    refusal: None,
+                };
+                stream.show_tool_end(screen, end);
+            }
+            RunEvent::ToolAnswered {
+                name,
+                arguments,
+                failed,
+                bytes,
+                refusal,
                 ..
-            } => stream.show_tool_end(screen, &name, failed, bytes),
+            } => {
+                let end = ToolEnd {
+                    call: "",
+                    name: &name,
+                    failed,
+                    bytes,
+                    refusal: refusal.as_deref(),
+                };
+                stream.show_answered_call(screen, &arguments, end);
+            }
             RunEvent::Turn {
                 costs,
                 context: tokens,

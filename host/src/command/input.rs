@@ -2,7 +2,7 @@
 //! blocks nothing else.
 
 use std::io::{BufRead, stdin};
-use threadkeep_cli::input::next_line;
+use threadkeep_cli::input::{next_line, read_whole};
 use tokio::sync::mpsc;
 
 pub use threadkeep_cli::input::InputLine;
@@ -17,6 +17,16 @@ impl InputLines {
     pub fn start() -> Self {
         let (sender, lines) = mpsc::channel(1);
         std::thread::spawn(move || forward_lines(&mut stdin().lock(), &sender));
+        Self { lines }
+    }
+
+    /// Starts a thread that reads all of standard input, as the one item of the stream.
+    pub fn start_whole() -> Self {
+        let (sender, lines) = mpsc::channel(1);
+        std::thread::spawn(move || {
+            // The receiver is gone where the command has ended.
+            let _ = sender.blocking_send(read_whole(&mut stdin().lock()));
+        });
         Self { lines }
     }
 

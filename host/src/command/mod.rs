@@ -6,6 +6,7 @@
 //! the user.
 
 mod audit;
+mod build_details;
 #[cfg(test)]
 mod bundle_tests;
 mod catch_up;
@@ -17,6 +18,7 @@ mod drive;
 mod fault;
 mod import;
 mod imported_parts;
+mod init;
 mod input;
 mod interrupts;
 mod prune;
@@ -24,8 +26,10 @@ mod repair;
 mod session;
 mod store_copy;
 mod temporary;
+mod terminal;
 mod threads;
 
+pub use build_details::list_details;
 pub use session::CommandSession;
 
 use threadkeep_cli::args::CliCommand;
@@ -40,6 +44,7 @@ pub async fn run(
 ) -> Result<CommandExit, CommandFault> {
     match command {
         CliCommand::Chat(chat) => chat::chat(session, chat, screen).await,
+        CliCommand::Init(_) => init::init(session, screen),
         CliCommand::Repair(repair) => repair::repair(session, repair, screen).await,
         CliCommand::Prune(prune) => prune::prune(session, prune, screen).await,
         CliCommand::Import(import) => import::import(session, import, screen).await,

@@ -31,6 +31,10 @@ pub struct CommandSession {
     environment: EnvironmentSnapshot,
     /// Created at first use: the component is compiled once.
     engine: OnceLock<Engine>,
+    /// The directory of the project and the origin of that path, searched for at first use.
+    place: OnceLock<(PathBuf, &'static str)>,
+    /// True if a directory without `.ai` is taken, in which the first thread makes it.
+    begins_project: bool,
 }
 
 /// An open project, and the documents of its threads if it has any.
@@ -53,7 +57,17 @@ impl CommandSession {
             common,
             environment,
             engine: OnceLock::new(),
+            place: OnceLock::new(),
+            begins_project: false,
         }
+    }
+
+    /// The same session, which takes a directory without `.ai` where no project is found: the first
+    /// thread makes it.
+    #[must_use]
+    pub fn beginning_project(mut self) -> Self {
+        self.begins_project = true;
+        self
     }
 
     /// The options of every command.
@@ -66,21 +80,67 @@ impl CommandSession {
         &self.environment
     }
 
-    /// The project's path, and the origin of that path.
+    /// Returns true if a project is begun here, and there is none to be found.
+    pub fn finds_no_project(&self) -> bool {
+        let is_missing = || {
+            self.directory()
+                .is_ok_and(|dir| matches!(dir.ai_dir(), Ok(None)))
+        };
+        self.begins_project && is_missing()
+    }
+
+    /// The project's path, and the origin of that path. Where none is named, `.ai` is looked for from
+    /// the working directory upwards.
     pub fn path(&self) -> (&Path, &'static str) {
-        match &self.common.project {
-            Some(path) => (path, "--project"),
-            None => (Path::new("."), "the default"),
+        if let Some(path) = &self.common.project {
+            return (path, "--project");
+        }
+        let search = || match authority::find_project_ambient() {
+            Some(path) if path.is_absolute() => (path, ABOVE),
+            Some(path) => (path, "the working directory"),
+            None => (PathBuf::from("."), "the default"),
+        };
+        let (path, origin) = self.place.get_or_init(search);
+        (path, origin)
+    }
+
+    /// Opens the project's directory. One that was found and not named is refused if its `.ai` is
+    /// another user's: whoever can write to a directory above could hand out directives otherwise,
+    /// with the keys of all who work below.
+    pub fn directory(&self) -> Result<ProjectDir, CommandFault> {
+        let (path, origin) = self.path();
+        let directory = open_directory(path)?;
+        if origin == "--project" {
+            return Ok(directory);
+        }
+        match directory.foreign_owner() {
+            // What else is wrong with it is told where it is opened.
+            Ok(None) | Err(_) => Ok(directory),
+            Ok(Some(owner)) if self.is_owner_of_sudo(owner) => Ok(directory),
+            Ok(Some(owner)) => {
+                let shown = path.display();
+                let message = format!("{shown}/.ai belongs to another user (number {owner})");
+                let hint = format!("if you trust what stands in it, name it: --project {shown}");
+                Err(CommandFault::new("foreign-project", message).with_hint(hint))
+            }
         }
     }
 
-    /// Opens the project's directory.
-    pub fn directory(&self) -> Result<ProjectDir, CommandFault> {
-        let (path, _) = self.path();
-        ProjectDir::open_ambient(path).map_err(|error| {
-            fault::from_authority(&error)
-                .with_hint("name the directory of a project with --project DIR")
-        })
+    /// Opens the directory in which `init` begins a project: the named one, or the working directory.
+    pub fn directory_to_begin(&self) -> Result<ProjectDir, CommandFault> {
+        open_directory(self.common.project.as_deref().unwrap_or(Path::new(".")))
+    }
+
+    /// Returns true if `sudo` was called by this user, whose own project it then works on.
+    #[cfg(unix)]
+    fn is_owner_of_sudo(&self, owner: u32) -> bool {
+        let caller = self.environment.get("SUDO_UID");
+        authority::is_superuser() && caller == Some(owner.to_string().as_str())
+    }
+
+    #[cfg(not(unix))]
+    fn is_owner_of_sudo(&self, _: u32) -> bool {
+        false
     }
 
     /// Reads the operator's policy: the file of `--policy`, which must lie outside the project, or
@@ -253,12 +313,16 @@ impl CommandSession {
         let ai = directory
             .ai_dir()
             .map_err(|error| fault::from_authority(&error))?;
-        if ai.is_none() {
-            let (path, _) = self.path();
-            let message = format!("{} is no project: it has no directory .ai", path.display());
+        if ai.is_none() && !self.begins_project {
+            let message = match &self.common.project {
+                Some(path) => {
+                    format!("{} is no project: it has no directory .ai", path.display())
+                }
+                None => "there is no project here: no directory .ai, nor in one above".to_owned(),
+            };
             return Err(CommandFault::new("no-project", message).with_hint(
-                "write .ai/directives/NAME.md there, or name another with --project DIR; \
-                 `threadkeep demo` shows one",
+                "`threadkeep init` makes one, --project DIR names another; `threadkeep demo` needs \
+                 none",
             ));
         }
         Ok(directory)
@@ -301,6 +365,16 @@ impl CommandSession {
         let project = count_in_book(project.map_err(|error| fault::from_project(&error))?, book);
         with_documents(project, None)
     }
+}
+
+/// The origin of a project that was found above the working directory.
+const ABOVE: &str = "found above the working directory";
+
+fn open_directory(path: &Path) -> Result<ProjectDir, CommandFault> {
+    ProjectDir::open_ambient(path).map_err(|error| {
+        fault::from_authority(&error)
+            .with_hint("name the directory of a project with --project DIR")
+    })
 }
 
 fn with_documents(

@@ -49,6 +49,22 @@ pub enum RunEvent {
         /// Bytes of the result.
         bytes: usize,
     },
+    /// The component itself answered a call: of one of its built-in tools, or one that it refused,
+    /// such as of a tool that there is not. The result is durable.
+    ToolAnswered {
+        /// `call_<version>_<index>`.
+        call: String,
+        /// The name of the tool, as the model wrote it.
+        name: String,
+        /// The arguments, JSON if the model wrote any.
+        arguments: String,
+        /// True if the call failed or was refused.
+        failed: bool,
+        /// Bytes of the result.
+        bytes: usize,
+        /// The result of a call that was refused: the reason.
+        refusal: Option<String>,
+    },
     /// The run waits for children, durably and without a lease. It goes on by itself, which
     /// `Started` reports.
     Waits {

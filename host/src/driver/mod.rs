@@ -8,6 +8,7 @@
 //! A run may go on in another thread than it began in: each step names its thread, and the driver
 //! follows it with conversation, sink, place in the queue and tree.
 
+mod answered_calls;
 mod conversation;
 mod events;
 mod hand_off;

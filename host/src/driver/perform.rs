@@ -1,5 +1,6 @@
 //! One step of one run: performed, then submitted.
 
+use super::answered_calls::{count_answered, report_answered};
 use super::conversation::ThreadConversation;
 use super::hand_off::report_hand_off;
 use super::outside_calls::{delta_event, partial_text, perform_tool_call};
@@ -183,6 +184,10 @@ impl Run<'_> {
             runner::Outcome::Failure(failure) => Some(failure.message.clone()),
             _ => None,
         };
+        let reply = match &outcome {
+            runner::Outcome::Completion(reply) if self.sink.has_listener() => Some(reply.clone()),
+            _ => None,
+        };
         let next = self.submit(&step, outcome).await?;
         let tenant = &self.driver.tenant;
         if replied {
@@ -209,6 +214,10 @@ impl Run<'_> {
                 context: thread.context,
                 window: thread.window,
             });
+        }
+        let answered = reply.map_or(0, |reply| count_answered(&reply, &next));
+        if answered > 0 {
+            report_answered(tenant, &self.sink, &self.thread, step.version + 1).await;
         }
         self.follow(&next.thread).await;
         if let (Some(message), "wait") = (failed, next.kind.as_str()) {

@@ -23,7 +23,7 @@ fn each_line_is_answered_and_the_chat_goes_on_later() {
     let project = project();
     let ran = run_with_input(
         &project,
-        &["chat", "--id", "talk", "--title", "A talk"],
+        &["chat", "--each-line", "--id", "talk", "--title", "A talk"],
         "first\n\nsecond \\\nline\n",
     );
     assert_eq!(
@@ -52,10 +52,26 @@ fn each_line_is_answered_and_the_chat_goes_on_later() {
     assert_eq!(project.json(&["show", "talk"])["thread"]["title"], "A talk");
 }
 
+/// Symptom: `threadkeep chat < letter.txt` sent a letter line by line, and paid for each. Cause: a
+/// line of a pipe was a message. Fix: a pipe is one message, unless `--each-line` is given.
+#[test]
+fn a_pipe_is_one_message() {
+    let project = project();
+    let ran = run_with_input(&project, &["chat", "--id", "talk"], "first\n\n/quit\\\n");
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (Some(0), "One.\n"),
+        "{ran:#?}"
+    );
+    let text = project.run(&["transcript", "talk"]).out;
+    assert!(text.contains("> first\n>\n> /quit\\\n"), "{text}");
+}
+
 #[test]
 fn a_program_gets_a_document_for_each_message() {
     let project = project();
-    let ran = run_with_input(&project, &["chat", "--json"], "first\nsecond\n");
+    let arguments = ["chat", "--each-line", "--json"];
+    let ran = run_with_input(&project, &arguments, "first\nsecond\n");
     let documents: Vec<Value> = ran
         .out
         .lines()
@@ -258,7 +274,7 @@ fn a_request_to_end_suspends_run_and_chat() {
     assert_eq!(running.wait_for_end().code, Some(3));
     assert_eq!(project.status("run"), "suspended");
     let arguments = ["chat", "--id", "talk", "--provider", "scripted:slow.json"];
-    let chat = binary::start_with_input(project.command(&arguments), "hi\nmore\n");
+    let chat = binary::start_with_input(project.command(&arguments), "hi\n");
     chat.await_err("a reply is under way");
     chat.terminate();
     let ran = chat.wait_for_end();

@@ -23,10 +23,10 @@ fn run_streams_text_and_reports_on_standard_error() {
     );
     for part in [
         "run 1 of first\n",
-        "turn 1: 100 input and 10 output tokens, 0.00012 USD so far\n",
+        "turn 1: 100 input and 10 output tokens, 0.00012 USD\n",
         "  read_file {\"path\":\"notes.txt\"}\n",
         "  read_file done, 17 bytes\n",
-        "turn 2: 250 input and 30 output tokens, 0.00031 USD so far\n",
+        "turn 2: 150 input and 20 output tokens, 0.00019 USD\n",
         "thread  first\nstatus  completed\ncost    0.00031 USD for 2 turns, 250 input and 30 \
          output tokens\n",
     ] {

@@ -281,6 +281,7 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
         ("audit", vec![clean, unclean]),
         ("doctor", vec![well, ill]),
         ("doctor --probe", vec![probed]),
+        ("init", vec![CliProject::empty().json(&["init"])]),
         ("demo", vec![CliProject::empty().json(&["demo"])]),
         ("man", vec![project.json(&["man", "budget", "hold"])]),
         ("completions", vec![project.json(&["completions", "bash"])]),

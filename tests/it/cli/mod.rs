@@ -9,11 +9,14 @@ mod coordination;
 mod copies;
 mod damaged_records;
 mod doctor;
+#[cfg(unix)]
+mod first_hour;
 pub(crate) mod fixture;
 mod forks;
 mod hidden_controls;
 mod html_pages;
 mod imports;
+mod init;
 #[cfg(unix)]
 mod interrupted_hand_offs;
 mod interrupts;
@@ -30,6 +33,8 @@ mod refusals;
 mod resumes;
 mod state_files;
 mod states;
+#[cfg(unix)]
+mod terminal_chat;
 mod thread_names;
 mod tree_command;
 #[cfg(unix)]

@@ -452,6 +452,23 @@ fn the_built_in_table() {
         );
         assert!(table.provider(&model.provider).is_ok(), "{name}");
     }
+    for (keys, model) in [
+        (&[][..], "gpt-4o-mini"),
+        (&[("ANTHROPIC_API_KEY", "k")], "claude-haiku-4-5"),
+        (
+            &[("ANTHROPIC_API_KEY", "k"), ("OPENAI_API_KEY", "")],
+            "claude-haiku-4-5",
+        ),
+        (
+            &[("ANTHROPIC_API_KEY", "k"), ("OPENAI_API_KEY", "k")],
+            "gpt-4o-mini",
+        ),
+    ] {
+        let table = ModelTable::load(None, environment(keys)).expect("valid");
+        for tier in ["default", "fast"] {
+            assert_eq!(table.resolve(tier).expect(tier).name, model, "{keys:?}");
+        }
+    }
     let empty = ModelTable::load(Some(""), EnvironmentSnapshot::default())
         .expect("an empty file is a table without models");
     assert!(empty.names().is_empty());

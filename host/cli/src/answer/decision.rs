@@ -3,6 +3,7 @@
 
 use super::CommandAnswer;
 use crate::exit::CommandExit;
+use crate::json_text::describe_json;
 use crate::screen::OutputScreen;
 use serde::Serialize;
 use serde_json::Value;
@@ -65,7 +66,8 @@ impl ThreadNeeds {
 
 fn describe_call(call: &Value) -> String {
     let text = |name: &str| call[name].as_str().unwrap_or_default();
-    let described = format!("{} {} {}", text("call"), text("name"), text("arguments"));
+    let arguments = describe_json(text("arguments"));
+    let described = format!("{} {} {arguments}", text("call"), text("name"));
     let described = described.trim_end();
     match call["arguments_bytes"].as_u64() {
         // Whoever decides must see that there is more, and where.

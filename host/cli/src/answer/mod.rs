@@ -9,6 +9,7 @@ mod decision;
 mod doctor;
 mod export;
 mod external_loop;
+mod init;
 mod list;
 mod probe;
 mod rows;
@@ -33,6 +34,7 @@ pub use doctor::{
 };
 pub use export::ExportAnswer;
 pub use external_loop::{CommitAnswer, OpenAnswer};
+pub use init::{InitAnswer, InitFileRow, InitFileState};
 pub use list::{ListAnswer, ThreadRow};
 pub use probe::{ProbeAnswer, ProbeUsage};
 pub use rows::{ChargedRow, HeldRow, LeftAloneRow};

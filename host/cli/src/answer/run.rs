@@ -6,7 +6,7 @@ use super::{
 };
 use crate::exit::CommandExit;
 use crate::screen::OutputScreen;
-use crate::table::{ColumnAlignment, TextTable};
+use crate::style::{StyledLine, TextRole};
 use crate::{money, time_format};
 use serde::Serialize;
 use serde_json::Value;
@@ -34,6 +34,17 @@ impl ThreadCost {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
             spend: self.spend.saturating_add(other.spend),
+        }
+    }
+
+    /// Subtracts an earlier cost of the same threads.
+    #[must_use]
+    pub fn minus(self, earlier: Self) -> Self {
+        Self {
+            turns: self.turns.saturating_sub(earlier.turns),
+            input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(earlier.output_tokens),
+            spend: self.spend.saturating_sub(earlier.spend),
         }
     }
 
@@ -276,6 +287,8 @@ pub struct RunAnswer {
     pub chain_id: String,
     /// The threads of the chain that the run has left behind, in order.
     pub handed_off: Vec<String>,
+    /// The number of the run.
+    pub run: u64,
     /// Its status.
     pub status: String,
     /// Its outcome, if it has ended.
@@ -323,42 +336,31 @@ impl CommandAnswer for RunAnswer {
         self.exit
     }
 
-    /// Prints the summary on standard error: the text of the reply was streamed before.
+    /// Prints the summary on standard error: the text of the reply was streamed before. Whoever wants
+    /// no progress is told of a run that did not end well.
     fn print(&self, screen: &mut OutputScreen) {
-        let mut table = TextTable::new(&[ColumnAlignment::Left, ColumnAlignment::Left]);
-        table.add_row(&["thread", &self.thread_id]);
-        table.add_row(&["status", &self.describe_status()]);
-        for call in self.waits_for.describe_calls() {
-            table.add_row(&["waits", &call]);
+        if screen.is_quiet() && self.exit == CommandExit::Done {
+            return;
         }
-        table.add_row(&["cost", &self.describe_cost()]);
-        let lacks = lacking(&self.tree_unreadable);
-        if (self.tree_threads > 1 || !lacks.is_empty())
-            && let Some(spend) = self.tree_spend
-        {
-            let threads = count_noun(self.tree_threads, "thread");
-            let sum = format!("{} for {threads}{lacks}", money::format_usd(spend));
-            table.add_row(&["tree", &sum]);
+        for row in self.summary_rows(screen) {
+            let label = format!("{:<8}", row.label);
+            let line = StyledLine::default().with(TextRole::Aside, &label);
+            screen.report(&line.with(row.role, &row.value));
         }
-        for child in &self.suspended {
-            table.add_row(&["child", &child.describe_status()]);
-            if let Some(next) = &child.next {
-                table.add_row(&["", &format!("next: {}", screen.next_step_for(next))]);
-            }
-        }
-        if self.suspended_left_out > 0 {
-            let more = format!("{} more are suspended", self.suspended_left_out);
-            table.add_row(&[
-                "child",
-                &format!("{more}: threadkeep list --status suspended"),
-            ]);
-        }
-        if let Some(next) = self.next_step() {
-            table.add_row(&["next", screen.next_step_for(&next)]);
-        }
-        for line in table.lines() {
-            screen.note(&line);
-        }
+    }
+}
+
+/// A row of the summary of a run.
+struct SummaryRow {
+    label: &'static str,
+    role: TextRole,
+    value: String,
+}
+
+impl SummaryRow {
+    fn plain(label: &'static str, value: String) -> Self {
+        let role = TextRole::Plain;
+        Self { label, role, value }
     }
 }
 
@@ -419,8 +421,46 @@ impl RunAnswer {
         }
     }
 
-    fn describe_cost(&self) -> String {
-        self.cost.describe()
+    fn summary_rows(&self, screen: &OutputScreen) -> Vec<SummaryRow> {
+        let mut rows = vec![
+            SummaryRow::plain("thread", self.thread_id.clone()),
+            SummaryRow {
+                label: "status",
+                role: TextRole::from_status(&self.status),
+                value: self.describe_status(),
+            },
+        ];
+        let waits = self.waits_for.describe_calls().into_iter();
+        rows.extend(waits.map(|call| SummaryRow::plain("waits", call)));
+        rows.push(SummaryRow::plain("cost", self.cost.describe()));
+        let lacks = lacking(&self.tree_unreadable);
+        if (self.tree_threads > 1 || !lacks.is_empty())
+            && let Some(spend) = self.tree_spend
+        {
+            let threads = count_noun(self.tree_threads, "thread");
+            let sum = format!("{} for {threads}{lacks}", money::format_usd(spend));
+            rows.push(SummaryRow::plain("tree", sum));
+        }
+        for child in &self.suspended {
+            rows.push(SummaryRow::plain("child", child.describe_status()));
+            if let Some(next) = &child.next {
+                let next = format!("next: {}", screen.next_step_for(next));
+                rows.push(SummaryRow::plain("", next));
+            }
+        }
+        if self.suspended_left_out > 0 {
+            let more = format!("{} more are suspended", self.suspended_left_out);
+            let more = format!("{more}: threadkeep list --status suspended");
+            rows.push(SummaryRow::plain("child", more));
+        }
+        if let Some(next) = self.next_step() {
+            rows.push(SummaryRow {
+                label: "next",
+                role: TextRole::Name,
+                value: screen.next_step_for(&next).to_owned(),
+            });
+        }
+        rows
     }
 
     /// Returns what a user can do about a suspended thread.

@@ -221,6 +221,7 @@ async fn go_on_or_report(
             thread: now.id.clone(),
             input: None,
             resumes: Some(now.status.clone()),
+            ..RunOrder::default()
         };
         let done = opened.perform(order, screen).await;
         let mut answer = done.map_err(recorded)?.answer;

@@ -50,6 +50,7 @@ pub async fn build_answer(
         thread_id: thread.id.clone(),
         chain_id: thread.chain.clone(),
         handed_off: parts.handed_off,
+        run: thread.run.number.into(),
         status: thread.status.clone(),
         outcome: thread.outcome.clone(),
         text: parts.text,

@@ -12,7 +12,7 @@ use crate::context::ContextFill;
 use crate::contract::{Entry, Thread, UnixTime};
 use crate::exit::{CommandExit, CommandFault};
 use crate::screen::OutputScreen;
-use crate::stream::RunStream;
+use crate::stream::{RunStream, ToolEnd};
 use crate::threads::{
     CallResult, PerformedRun, ProjectThreads, RunOrder, RunResumption, find_other_tip,
 };
@@ -89,6 +89,7 @@ pub async fn perform(
     };
     let tip = tip.map_err(failed)?;
     let mut shown = ShownRun::begin(opened, &tip, order.resumes).await;
+    shown.stream = shown.stream.with_thinking(order.shows_thinking);
     let id = fresh_id(opened);
     let mut input = order.input.map(|message| with_id(&message, id));
     let done = loop {
@@ -169,6 +170,11 @@ impl<'a, T: InnerRuns> ShownRun<'a, T> {
                 }
             }
         }
+        let mut stream = RunStream::new();
+        stream.set_before(view::cost(&tip.cost), tip.context);
+        if resumes.as_deref() == Some("suspended") {
+            stream.set_goes_on();
+        }
         Self {
             opened,
             current: tip.id.clone(),
@@ -176,7 +182,7 @@ impl<'a, T: InnerRuns> ShownRun<'a, T> {
             resumes,
             has_started: false,
             waits: false,
-            stream: RunStream::new(),
+            stream,
             parts: RunParts {
                 performed,
                 ..RunParts::default()
@@ -261,15 +267,22 @@ impl<'a, T: InnerRuns> ShownRun<'a, T> {
                     stream.show_text(screen, block["text"].as_str().unwrap_or_default());
                 }
             }
-            "thinking" => stream.show_thinking(screen),
+            "thinking" => stream.show_thinking(screen, text("text")),
             "result" if event["summary"] != true => {
                 let cost = self.parts.left_cost.plus(view::cost(&record.cost));
                 stream.show_turn(screen, &cost, context);
             }
-            "tool_use" => stream.show_tool_start(screen, text("name"), text("arguments")),
+            "tool_use" => stream.show_tool_start(screen, "", text("name"), text("arguments")),
             "tool_result" => {
-                let failed = event["failed"].as_bool().unwrap_or_default();
-                stream.show_tool_end(screen, text("name"), failed, text("text").len());
+                let is_refused = event["state"] == "denied";
+                let end = ToolEnd {
+                    call: "",
+                    name: text("name"),
+                    failed: is_refused || event["failed"] == true,
+                    bytes: text("text").len(),
+                    refusal: is_refused.then(|| text("text")),
+                };
+                stream.show_tool_end(screen, end);
             }
             "error" => {
                 if let Some(millis) = event["retry"].as_u64() {

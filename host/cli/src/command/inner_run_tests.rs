@@ -249,13 +249,13 @@ fn a_run_is_shown_step_by_step_and_answered_from_its_records() {
     let order = RunOrder {
         thread: "a".to_owned(),
         input: Some("{}".to_owned()),
-        resumes: None,
+        ..RunOrder::default()
     };
     let performed = block_on(perform(&project, order, &mut screen)).unwrap();
     assert_eq!(out.text(), "Let me look.\nOats.\n");
     let expected = "run 1 of a\n\
-        turn 1: 10 input and 0 output tokens, 0.00 USD so far\n  read_file {}\n  read_file done, 4 \
-        bytes\n  waiting\nturn 2: 20 input and 0 output tokens, 0.00 USD so far\n";
+        turn 1: 10 input and 0 output tokens, 0.00 USD\n  read_file {}\n  read_file done, 4 \
+        bytes\n  waiting\nturn 2: 10 input and 0 output tokens, 0.00 USD\n";
     assert_eq!(err.text(), expected);
     let answer = performed.answer;
     assert_eq!(
@@ -333,6 +333,7 @@ fn a_thread_that_had_ended_goes_on_in_its_successor() {
         thread: "a".to_owned(),
         input: None,
         resumes: Some("completed".to_owned()),
+        ..RunOrder::default()
     };
     let performed = block_on(perform(&project, order, &mut screen)).unwrap();
     assert!(

@@ -92,6 +92,7 @@ pub async fn perform(
             "chat",
             "run DIRECTIVE, and resume THREAD TEXT",
         )),
+        CliCommand::Init(_) => Err(refuse_native("init", "")),
         CliCommand::Repair(_) => Err(refuse_native("repair", "")),
         CliCommand::Prune(_) => Err(refuse_native("prune", "")),
         CliCommand::Import(_) => Err(refuse_native("import", "")),

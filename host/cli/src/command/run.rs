@@ -30,6 +30,7 @@ pub async fn run(
         thread: thread.clone(),
         input: message,
         resumes: None,
+        shows_thinking: run.display.show_thinking,
     };
     let done = opened.perform(order, screen).await;
     let done = done.map_err(|fault| with_created_hint(&opened, fault, &thread))?;
@@ -252,6 +253,7 @@ pub async fn resume(
         thread: resume.thread.clone(),
         input: message,
         resumes: Some(before.clone()),
+        shows_thinking: resume.display.show_thinking,
     };
     let done = opened.perform(order, screen).await;
     let done = done.map_err(|fault| match (&fault.hint, fault.code.as_str()) {

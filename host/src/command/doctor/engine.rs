@@ -1,27 +1,20 @@
 //! The `engine` section of `doctor`: versions, the component and its native code.
 
 use super::DoctorFindings;
+use crate::command::build_details::{WASMTIME, component_hash};
 use crate::command::fault;
 use crate::command::session::{CommandSession, open_code_cache};
-use sha2::{Digest, Sha256};
 use threadkeep::engine::{COMPONENT, Engine};
 use threadkeep_cli::answer::{DoctorSection, ItemState};
-
-/// The release of wasmtime that this program is built with; a test compares it with the lock file.
-const WASMTIME: &str = "48.0.8";
 
 /// Adds the section. Returns an engine if one can be created.
 pub fn check_engine(session: &CommandSession, findings: &mut DoctorFindings) -> Option<Engine> {
     let mut section = DoctorSection::new("engine");
     section.add_ok("threadkeep", env!("CARGO_PKG_VERSION"));
     section.add_ok("wasmtime", WASMTIME);
-    let digest: String = Sha256::digest(COMPONENT)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
     section.add_with_origin(
         "component",
-        format!("{} bytes, sha256 {digest}", COMPONENT.len()),
+        format!("{} bytes, sha256 {}", COMPONENT.len(), component_hash()),
         "this program",
     );
     check_code_cache(session, &mut section, findings);

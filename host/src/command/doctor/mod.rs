@@ -155,7 +155,7 @@ fn examine_project(
                     section.add_item(ItemState::Bad, ".ai", "not there", None);
                     findings.add_problem(
                         "the project has no directory .ai",
-                        "write .ai/directives/NAME.md; `threadkeep demo` shows one",
+                        "`threadkeep init` makes one; `threadkeep demo` shows one",
                     );
                 }
             }

@@ -8,6 +8,7 @@ fn answer(status: &str, code: Option<&str>) -> RunAnswer {
         thread_id: "a-1".to_owned(),
         chain_id: "a-0".to_owned(),
         handed_off: vec!["a-0".to_owned()],
+        run: 1,
         status: status.to_owned(),
         outcome: None,
         text: "Done.".to_owned(),
@@ -44,7 +45,7 @@ fn json_has_the_documented_names() {
     assert_eq!(
         serde_json::to_string(&answer("completed", None)).unwrap(),
         concat!(
-            r#"{"thread_id":"a-1","chain_id":"a-0","handed_off":["a-0"],"status":"completed","#,
+            r#"{"thread_id":"a-1","chain_id":"a-0","handed_off":["a-0"],"run":1,"status":"completed","#,
             r#""outcome":null,"text":"Done.","result":"Done.","cause":null,"waits_for":null,"#
         )
         .to_owned()

@@ -1,0 +1,128 @@
+//! The first hour of a new user, in a terminal of 80 columns, against a third-party model server:
+//! each screen is compared, with colours and without.
+
+use super::fixture::CliProject;
+use serde_json::json;
+use threadkeep_tests::llmock::{LlmockServer, MockWire};
+use threadkeep_tests::terminal::{COLUMNS, TerminalProcess, draw_screen};
+
+/// The screens, each behind a line `$ COMMAND`.
+const SCREENS: &str = include_str!("first_hour_screens.txt");
+
+/// A command of the hour, and what is typed once it asks: each line after the text it waits for.
+struct HourStep {
+    command: &'static str,
+    typed: &'static [(&'static str, &'static str)],
+}
+
+const STEPS: [HourStep; 6] = [
+    HourStep {
+        command: "init",
+        typed: &[],
+    },
+    HourStep {
+        command: "chat --id talk",
+        typed: &[
+            ("> ", "What is a lease?\r"),
+            ("turn 1", "/title Leases\r"),
+            ("/title Leases", "/cost\r"),
+            ("is left", "/quit\r"),
+        ],
+    },
+    HourStep {
+        command: "run describe --id short --input file=notes.txt --turns 1",
+        typed: &[],
+    },
+    HourStep {
+        command: "raise short --turns 5",
+        typed: &[],
+    },
+    HourStep {
+        command: "resume short",
+        typed: &[],
+    },
+    HourStep {
+        command: "tree short",
+        typed: &[],
+    },
+];
+
+#[test]
+fn screens_of_the_first_hour() {
+    let Some(server) = LlmockServer::start() else {
+        return;
+    };
+    for color in ["always", "never"] {
+        server.reset();
+        server.queue_behaviors(&json!([
+            {"type": "reply", "text": "A lease is a right for a time."},
+            {"type": "reply", "text": "Let me look.", "tool_calls": [
+                {"name": "read_fil", "arguments": {"path": "notes.txt"}},
+                {"name": "read_file", "arguments": {"path": "notes.txt", "why": "é".repeat(60)}},
+            ]},
+            {"type": "reply", "text": "It is a shopping list."},
+        ]));
+        let project = CliProject::empty();
+        project.write("notes.txt", "oats\nmilk\ncoffee\n");
+        let mut seen = String::new();
+        for step in &STEPS {
+            let Some(output) = perform(step, color, &project, &server) else {
+                return;
+            };
+            let has_styles = output.contains("\x1b[36m") || output.contains("\x1b[2m");
+            let expected = color == "always" && !matches!(step.command, "init" | "tree short");
+            assert_eq!(
+                has_styles,
+                expected && !step.command.starts_with("raise"),
+                "{output}"
+            );
+            let screen = replace_times(&draw_screen(&output));
+            assert!(
+                screen
+                    .lines()
+                    .all(|line| line.chars().count() <= usize::from(COLUMNS.get()))
+            );
+            seen.push_str(&format!("$ {}\n{screen}", step.command));
+        }
+        assert_eq!(seen, SCREENS, "{color}\n{seen}");
+        assert_eq!(server.findings(), [] as [serde_json::Value; 0]);
+    }
+}
+
+/// Performs a step, and returns what its terminal was sent.
+fn perform(
+    step: &HourStep,
+    color: &str,
+    project: &CliProject,
+    server: &LlmockServer,
+) -> Option<String> {
+    let words: Vec<&str> = step.command.split(' ').chain(["--color", color]).collect();
+    let mut command = project.command(&words);
+    command
+        .env("OPENAI_API_KEY", "a-key")
+        .env("OPENAI_BASE_URL", server.base_url(MockWire::OpenAi));
+    let mut terminal = TerminalProcess::start(&command)?;
+    for (awaited, keys) in step.typed {
+        terminal.await_text(awaited);
+        terminal.type_keys(keys);
+    }
+    let output = terminal.wait_for_end();
+    assert!(matches!(output.code, Some(0 | 3)), "{output:#?}");
+    Some(output.out)
+}
+
+/// Puts `N s` in the place of each time, which differs from run to run.
+fn replace_times(screen: &str) -> String {
+    let mut shown = String::new();
+    for line in screen.lines() {
+        let is_time = |word: &str| word.parse::<f64>().is_ok();
+        match line
+            .strip_suffix(" s")
+            .and_then(|line| line.rsplit_once(' '))
+        {
+            Some((rest, last)) if is_time(last) => shown.push_str(&format!("{rest} N s\n")),
+            _ => shown.push_str(&format!("{line}\n")),
+        }
+    }
+    shown
+}
