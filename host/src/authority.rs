@@ -53,8 +53,8 @@ impl ProjectDir {
         &self.dir
     }
 
-    /// Returns the user who owns `.ai`, if that is another than the user of this process: the
-    /// directives and settings in it are that user's. Always `None` where files have no such owner.
+    /// Returns the user who owns `.ai`, if that is neither the user of this process nor
+    /// root: the directives and settings in it are that user's. Always `None` where files have no such owner.
     pub fn foreign_owner(&self) -> Result<Option<u32>, AuthorityError> {
         match self.ai_dir()? {
             Some(ai) => private::foreign_owner(&ai, AI_DIR),
@@ -127,8 +127,8 @@ pub fn is_superuser() -> bool {
 }
 
 /// Returns the nearest directory, from the working directory up to the root of the file system,
-/// that has an entry `.ai`: `.` for the working directory itself. Whether that entry is a project, and
-/// whose, is judged when it is opened.
+/// that has an entry `.ai`: `.` for the working directory itself. Whether that entry is a project,
+/// and whose, is judged when it is opened.
 #[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
 pub fn find_project_ambient() -> Option<PathBuf> {
     let here = std::fs::canonicalize(".").ok()?;

@@ -90,7 +90,7 @@ pub struct CommandLine {
 /// The options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct CommonArgs {
-    /// The project: the directory that holds `.ai` [default: .]
+    /// The project: the directory that holds `.ai` [default: the nearest one, from here upwards]
     #[arg(long, global = true, value_name = "DIR")]
     pub project: Option<PathBuf>,
     /// Where threads are kept: in `.ai/threads/registry.db`, in plain files in

@@ -54,14 +54,16 @@ pub(crate) fn close_to_others(dir: &Dir, place: &str) -> Result<(), AuthorityErr
     }
 }
 
-/// Returns the owner of a directory, if that is another user than the one of this process.
+/// Returns the owner of a directory, if that is neither the user of this process nor root, who can
+/// do everything anyway.
 pub(crate) fn foreign_owner(dir: &Dir, place: &str) -> Result<Option<u32>, AuthorityError> {
     #[cfg(unix)]
     {
         use cap_std::fs::MetadataExt;
         let found = dir.dir_metadata();
         let found = found.map_err(|source| AuthorityError::from_io(place, source))?;
-        Ok((!is_owned_by_user(&found)).then(|| found.uid()))
+        let is_trusted = is_owned_by_user(&found) || found.uid() == 0;
+        Ok((!is_trusted).then(|| found.uid()))
     }
     #[cfg(not(unix))]
     {

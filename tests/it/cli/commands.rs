@@ -58,6 +58,7 @@ fn run_answers_a_program_with_one_document() {
             "thread_id": "a/b",
             "chain_id": "a/b",
             "handed_off": [],
+            "run": 1,
             "status": "completed",
             "outcome": "completed",
             "text": "It holds a \u{1b}[31mnote\u{7}.",
