@@ -12,6 +12,7 @@
 mod background_queue;
 mod blob_files;
 pub mod checkpoints;
+mod pacing;
 mod transcript;
 mod usage;
 mod writer;

@@ -21,5 +21,6 @@ pub use crate::thread_files::{
 pub use prune::{PruneFailure, PruneReport, PrunedFile};
 pub use save::SavedCheckpoint;
 pub use state_file::{ImportedHistory, StateFile, StateFileError};
+pub(super) use trigger::SaveOccasion;
 pub use writer::CHECKPOINT_FAILED;
 pub(super) use writer::CheckpointWriter;
