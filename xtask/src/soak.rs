@@ -40,7 +40,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         bail!("the factor is at least 1");
     }
     setup::run()?;
-    component::run()?;
+    component::build()?;
     let mut cargo = process::locked_cargo("test");
     cargo
         .args([
