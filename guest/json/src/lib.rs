@@ -5,8 +5,8 @@
 //! serde_json's. Derived code would exist once for each type (readers for text and for trees, two
 //! writers) and was most of the component's size; this crate writes it once.
 //!
-//! It is a crate of its own because half of the time of a turn in the component passes here: it is
-//! compiled for speed, and what decides for size. Nothing here knows a record.
+//! It is a crate of its own because every text of a turn passes here several times: it is compiled
+//! for speed, and what decides for size. Nothing here knows a record.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, missing_docs)]
