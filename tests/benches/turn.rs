@@ -5,9 +5,16 @@
 //! step: only ratios of one run are meaningful. A harness that measures one candidate after the
 //! other cannot do that, so this one is our own. Nothing is asserted. One step is one commit of
 //! three operations: head, chain, entry. Steps alternate between a reply of about 2 KB that calls
-//! one tool and the tool's result of the same size. With the argument `places` it measures only a
-//! turn in a root, in a child and in a third link, with `bundle` only the bundle under the stock
-//! command `wasmtime`.
+//! one tool and the tool's result of the same size. Arguments choose a part:
+//! - `places`: a turn in a root, in a child and in a third link;
+//! - `bundle`: the bundle under the stock command `wasmtime`;
+//! - `counts`: where a turn goes, in figures that no other load of the machine changes;
+//! - `only CANDIDATE STORE`: one candidate alone, for a profiler (`only tenant normal`);
+//! - `other-build`: the component beside the build that `THREADKEEP_BENCH_BUILD` names, in turn.
+//!
+//! Where the guest's time goes: `cargo xtask component --names FILE`, then with
+//! `THREADKEEP_BENCH_BUILD=FILE` and `THREADKEEP_BENCH_PERFMAP=1` in the environment
+//! `perf record -- BENCH --bench only component memory`. System calls: `strace -fc -- BENCH ...`.
 
 #[path = "turn/budget.rs"]
 mod budget;
@@ -15,12 +22,16 @@ mod budget;
 mod calls;
 #[path = "turn/candidates.rs"]
 mod candidates;
+#[path = "turn/counts.rs"]
+mod counts;
 #[path = "turn/direct.rs"]
 mod direct;
 #[path = "turn/figures.rs"]
 mod figures;
 #[path = "turn/native.rs"]
 mod native;
+#[path = "turn/only.rs"]
+mod only;
 #[path = "turn/raw.rs"]
 mod raw;
 #[path = "turn/stock_command.rs"]
@@ -40,6 +51,20 @@ const STEPS: usize = 600;
 /// Steps that count where each waits for the disk.
 const STEPS_DURABLE: usize = 200;
 
+/// Steps of a candidate that runs alone: as many as fit below the byte ceiling of a window, where
+/// the thread is handed off.
+const STEPS_ALONE: usize = 3_000;
+/// Steps that are counted: each counts the same.
+const STEPS_COUNTED: usize = 40;
+
+/// Returns the arguments behind a word, if it is given.
+fn arguments_after<const N: usize>(word: &str) -> Option<[String; N]> {
+    let mut given = std::env::args().skip_while(|argument| argument != word);
+    given.next()?;
+    let behind: Vec<String> = given.take(N).collect();
+    Some(behind.try_into().expect("each argument is given"))
+}
+
 fn main() {
     let asked = |word: &str| std::env::args().any(|argument| argument == word);
     // `cargo test --benches` runs this file, too: then it only proves that the bench works.
@@ -53,6 +78,18 @@ fn main() {
     }
     if asked("bundle") {
         stock_command::print(&steps);
+        return;
+    }
+    if asked("counts") {
+        counts::print(steps(STEPS_COUNTED));
+        return;
+    }
+    if let Some([candidate, store]) = arguments_after("only") {
+        only::run(&candidate, &store, steps(STEPS_ALONE));
+        return;
+    }
+    if asked("other-build") {
+        only::compare_build(WARM_STEPS, steps(STEPS));
         return;
     }
     println!("a turn's commit, median of each; native is the same core compiled for this machine");
@@ -81,6 +118,7 @@ fn main() {
         "`component`: called on the caller's thread. `tenant`: `Tenant::submit`, over the engine's \
          pool of threads."
     );
+    counts::print(steps(STEPS_COUNTED));
     print_budgets(&steps);
     print_places(&steps);
     calls::compare(steps(STEPS));

@@ -35,7 +35,7 @@ const TYPE_INTERFACES: [&str; 2] = ["types", "llm"];
 pub fn run() -> Result<()> {
     setup::run()?;
     setup::add_target(setup::WASI_TARGET)?;
-    component::run()?;
+    component::build()?;
     let threads = std::fs::read(paths::component()?).context("cannot read the component")?;
     let command = component::build_module(COMMAND, setup::WASI_TARGET, &[])?;
     for (file, features) in FILES {

@@ -54,7 +54,7 @@ fn fmt() -> Result<()> {
 /// Runs clippy. The host contains the component, so the component is built first.
 fn clippy() -> Result<()> {
     setup::run()?;
-    component::run()?;
+    component::build()?;
     let mut cargo = process::locked_cargo("clippy");
     process::run(cargo.args(["--workspace", "--all-targets", "--", "-D", "warnings"]))
 }

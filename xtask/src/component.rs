@@ -10,6 +10,7 @@ use flate2::{Compression, write::GzEncoder};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 use wit_component::{ComponentEncoder, DecodedWasm};
 
 const PACKAGE: &str = "threadkeep-component";
@@ -25,10 +26,20 @@ const GZIP_SIZE_MAX: usize = 410_000;
 /// 128-bit vectors make SHA-256 several times faster, and every engine with components has them.
 const FEATURES: &str = "-Ctarget-feature=+simd128";
 
+/// Builds the component, or with `--names FILE` one with names.
+pub fn run(arguments: &[String]) -> Result<()> {
+    match arguments {
+        [] => build(),
+        [option, file] if option == "--names" => write_named(Path::new(file)),
+        _ => bail!("`component` takes no arguments, or `--names FILE`"),
+    }
+}
+
 /// Builds, wraps, checks and writes the component; prints its size.
-pub fn run() -> Result<()> {
+pub fn build() -> Result<()> {
     let module = build_module(PACKAGE, setup::WASM_TARGET, &[])?;
-    let component = wrap_module(&module)?;
+    let component = without_names(&wrap_module(&module)?);
+    let component = component.context("the component's sections cannot be read")?;
     let imports = check_imports(&component)?;
     let zipped = gzip_bytes(&component)?;
     check_size(component.len(), zipped)?;
@@ -44,6 +55,17 @@ pub fn run() -> Result<()> {
         component.len(),
         path.display()
     );
+    Ok(())
+}
+
+/// Builds and wraps the component with the names of its functions, for a profiler and for who looks
+/// for its bytes, and writes it to a file. No program embeds it.
+fn write_named(file: &Path) -> Result<()> {
+    let mut cargo = module_command(PACKAGE, setup::WASM_TARGET, &[])?;
+    cargo.args(["--", "-Cstrip=none"]);
+    let module = run_build(cargo, PACKAGE, setup::WASM_TARGET)?;
+    write_if_changed(file, &wrap_module(&module)?)?;
+    println!("component with names: {}", file.display());
     Ok(())
 }
 
@@ -67,6 +89,10 @@ pub fn gzip_bytes(component: &[u8]) -> Result<usize> {
 /// Compiles a crate for WebAssembly and reads the file. The crate type is named here only: for a
 /// crate that is a Rust library as well, cargo silently leaves out link-time optimisation.
 pub fn build_module(package: &str, target: &str, features: &[&str]) -> Result<Vec<u8>> {
+    run_build(module_command(package, target, features)?, package, target)
+}
+
+fn module_command(package: &str, target: &str, features: &[&str]) -> Result<Command> {
     let mut cargo = process::locked_cargo("rustc");
     cargo.args([
         "--quiet",
@@ -87,6 +113,10 @@ pub fn build_module(package: &str, target: &str, features: &[&str]) -> Result<Ve
         "CARGO_ENCODED_RUSTFLAGS",
         format!("{FEATURES}\u{1f}{}", path_remapping()?),
     );
+    Ok(cargo)
+}
+
+fn run_build(mut cargo: Command, package: &str, target: &str) -> Result<Vec<u8>> {
     process::run(&mut cargo).with_context(|| format!("{package} does not compile"))?;
     let file = package.replace('-', "_") + ".wasm";
     let path = paths::target_dir()?.join(target).join(PROFILE).join(file);
@@ -133,10 +163,9 @@ fn wrap_module(module: &[u8]) -> Result<Vec<u8>> {
     encoder
         .module(module)
         .context("the core module does not fit its world")?;
-    let component = encoder
+    encoder
         .encode()
-        .context("the core module cannot be wrapped as a component")?;
-    without_names(&component).context("the component's sections cannot be read")
+        .context("the core module cannot be wrapped as a component")
 }
 
 /// Bytes of the magic number and the version before the first section.

@@ -8,7 +8,7 @@ use anyhow::Result;
 /// Runs the set-up, builds the component and the command, then runs the demo with these arguments.
 pub fn run(arguments: &[String]) -> Result<()> {
     setup::run()?;
-    component::run()?;
+    component::build()?;
     // Cargo joins the features of the packages that a command selects. With all of them selected,
     // as `cargo xtask test` selects them, each dependency is compiled once for both commands.
     let mut cargo = process::locked_cargo("build");

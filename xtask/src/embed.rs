@@ -49,7 +49,7 @@ const PROFILE: [&str; 4] = [
 /// the bundle shares for its target.
 pub fn check_features() -> Result<()> {
     setup::run()?;
-    component::run()?;
+    component::build()?;
     for (set, own, foreign) in SETS {
         println!("features: {}", if set.is_empty() { "none" } else { set });
         let mut clippy = process::locked_cargo("clippy");
@@ -115,7 +115,7 @@ fn check_tree(set: &str, own: Option<&str>, foreign: &[&str], tree: &[String]) -
 /// features.
 pub fn check_guide_crate() -> Result<()> {
     setup::run()?;
-    component::run()?;
+    component::build()?;
     let folder = paths::root().join(GUIDE_CRATE);
     let manifest = folder.join("Cargo.toml");
     // The same versions as in the workspace: cargo removes the crates that this one does not need.
@@ -145,7 +145,7 @@ fn guide_cargo() -> Result<Command> {
 /// the component.
 pub fn check_package() -> Result<()> {
     setup::run()?;
-    component::run()?;
+    component::build()?;
     let carried = paths::root().join("host").join("component");
     std::fs::create_dir_all(&carried).context("cannot create host/component")?;
     let packed = std::fs::copy(paths::component()?, carried.join("threadkeep.wasm"))

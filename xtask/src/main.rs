@@ -27,7 +27,8 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   setup             add the WebAssembly target and fetch the crates
-  component         build guest/ as a component, check its imports, print its size
+  component         build guest/ as a component, check its imports, print its size;
+                    `--names FILE`: with the names of its functions, into FILE, for a profiler
   bundle            component, composed with what it imports, over WASI: for the command wasmtime
   demo [args...]    set-up, component, then `threadkeep demo`
   test [filter...]  set-up, component, every test; the last line counts passed, failed, skipped
@@ -55,7 +56,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
     };
     match command {
         "setup" => setup::run(),
-        "component" => component::run(),
+        "component" => component::run(rest),
         "bundle" => bundle::run(),
         "demo" => demo::run(rest),
         "test" => test::run(rest),

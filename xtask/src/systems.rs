@@ -45,7 +45,7 @@ pub fn check(skips: &mut SkippedParts) -> Result<()> {
         return Ok(());
     };
     setup::run()?;
-    component::run()?;
+    component::build()?;
     for (target, zig_target) in SYSTEMS {
         println!("the program for {target}");
         setup::add_target(target)?;

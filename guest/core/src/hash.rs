@@ -20,12 +20,14 @@ pub fn sha256_text(text: &str) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2);
+    // Bytes first and a text at the end: a character at a time is slow where the compiler keeps the
+    // code small.
+    let mut text = Vec::with_capacity(bytes.len() * 2);
     for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        text.push(DIGITS[usize::from(byte >> 4)]);
+        text.push(DIGITS[usize::from(byte & 15)]);
     }
-    text
+    String::from_utf8(text).expect("hex digits are ASCII")
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ pub mod estimate;
 pub mod hash;
 pub mod history;
 pub mod id;
-pub mod json;
 pub mod key;
 pub mod ledger;
 pub mod limits;
@@ -27,3 +26,5 @@ pub mod state;
 pub mod thread;
 pub mod time;
 pub mod transcript;
+
+pub use threadkeep_json as json;

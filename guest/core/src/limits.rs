@@ -2,7 +2,7 @@
 //! nothing.
 
 use crate::error::Error;
-use crate::json::record::record;
+use crate::json::record;
 use crate::money::NanoUsd;
 
 /// The largest cap: 2^63 - 1. Other readers of caps (SQL views, JSON readers, other languages)

@@ -1,7 +1,6 @@
-//! Money in records and from outside; its arithmetic and text are in `threadkeep-units`.
+//! Money from outside; its arithmetic and text are in `threadkeep-units`.
 
 use crate::error::Error;
-use crate::json::{FromJson, JsonError, JsonValue, ToJson};
 pub use threadkeep_units::money::{AmountError, NanoUsd};
 
 /// Checks the cost of one call, as it is reported from outside.
@@ -16,22 +15,6 @@ pub fn check_bill(field: &str, nanos: u64) -> Result<NanoUsd, Error> {
     let most = NanoUsd::BILL_MAX;
     let problem = format!("is more than {most} USD, the most of one call");
     Err(Error::invalid(field, &bill.to_string(), problem))
-}
-
-impl ToJson for NanoUsd {
-    fn write(&self, out: &mut String) {
-        self.get().write(out);
-    }
-}
-
-impl FromJson for NanoUsd {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
-        u64::read(value).map(Self::new)
-    }
-
-    fn placeholder() -> Self {
-        Self::ZERO
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Points in time, as arguments. Nothing here reads a clock.
 
-use crate::json::record::record;
+use crate::json::record;
 use threadkeep_units::time::rfc3339_millis;
 
 /// Most nanoseconds within a second.

@@ -175,7 +175,7 @@ impl<P: HostPorts> ThreadService<P> {
             prompt: pin.as_ref().map(|pin| pin.prompt.as_str()),
             approvals,
             partial: partial.as_ref(),
-            round: round.as_ref(),
+            round: round.as_deref(),
             state: state.as_ref(),
         })?)
     }

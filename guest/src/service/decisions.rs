@@ -66,7 +66,7 @@ impl<P: HostPorts> ThreadService<P> {
                 Err(error) => error.into_damage().map(|_| None)?,
             },
         };
-        Ok(runner::suspension_needs(head, round.as_ref(), detail))
+        Ok(runner::suspension_needs(head, round.as_deref(), detail))
     }
 
     /// Reads the record of the decision that was taken about the call of a signal.

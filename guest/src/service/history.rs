@@ -360,7 +360,7 @@ impl<P: HostPorts> ThreadService<P> {
             };
             Ok(runner::append(
                 loaded,
-                round.as_ref(),
+                round.as_deref(),
                 answer.as_ref(),
                 append,
                 moment,
@@ -405,7 +405,7 @@ impl<P: HostPorts> ThreadService<P> {
             let (round, mail) = (self.round(loaded)?, self.mail(loaded)?);
             Ok(runner::close(
                 loaded,
-                round.as_ref(),
+                round.as_deref(),
                 newest.as_ref(),
                 (token, ending.clone()),
                 mail,

@@ -82,7 +82,7 @@ impl<P: HostPorts> ThreadService<P> {
             let moment = self.with_operator_caps(moment)?;
             Ok(runner::recover(
                 loaded,
-                round.as_ref(),
+                round.as_deref(),
                 &self.partial(loaded)?,
                 self.mail(loaded)?,
                 moment,

@@ -23,6 +23,7 @@ mod message_ids;
 pub mod place;
 pub mod progress;
 pub mod registry;
+mod remembered_records;
 pub mod resolve;
 mod resume;
 pub mod runner;
@@ -38,7 +39,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::settings::PinnedSettings;
-use threadkeep_core::thread::{ChainRecord, ThreadRecord};
 
 /// Most pins that a warm instance keeps. A pin never changes, so a turn need not read and parse it
 /// again.
@@ -115,14 +115,13 @@ impl From<LibraryError> for Error {
     }
 }
 
-/// The service: the host's ports, and small caches of what never changes.
+/// The service: the host's ports, and small memories of what it need not read or parse again.
 #[derive(Debug)]
 pub struct ThreadService<P> {
     ports: P,
     pins: RefCell<Vec<(String, Rc<PinnedSettings>)>>,
     places: RefCell<Vec<place::KnownPlace>>,
-    threads: RefCell<Vec<place::ParsedRecord<ThreadRecord>>>,
-    chains: RefCell<Vec<place::ParsedRecord<ChainRecord>>>,
+    remembered: remembered_records::RememberedRecords,
 }
 
 impl<P: HostPorts> ThreadService<P> {
@@ -132,8 +131,7 @@ impl<P: HostPorts> ThreadService<P> {
             ports,
             pins: RefCell::new(Vec::new()),
             places: RefCell::new(Vec::new()),
-            threads: RefCell::new(Vec::new()),
-            chains: RefCell::new(Vec::new()),
+            remembered: remembered_records::RememberedRecords::new(),
         }
     }
 

@@ -8,23 +8,19 @@
 //! while the thread is there. So under a known root whose records are gone or unreadable since,
 //! `ready` of a warm instance answers what the indexes tell, and no error.
 
-use super::store::{find_item, parse_record};
-use super::{Error, ThreadService};
+use super::ThreadService;
+use super::remembered_records::parse_once;
+use super::store::find_item;
 use crate::ports::{HostPorts, StoredItem};
-use std::cell::RefCell;
 use std::rc::Rc;
-use threadkeep_core::json::FromJson;
 use threadkeep_core::ledger::ACCOUNTS_MAX;
 use threadkeep_core::plan::{ParentHead, StoredRecord};
 use threadkeep_core::thread::{ChainRecord, ThreadRecord};
 use threadkeep_core::{id, key};
 
-/// Most places, and most parsed records of a kind, that a warm instance keeps: as many as the runs
-/// of one tree that a driver performs at once.
+/// Most places that a warm instance keeps: as many as the runs of one tree that a driver performs
+/// at once.
 const PLACES_MAX: usize = 64;
-/// Longest text of a parsed record that is kept, in bytes. Records of threads with long inputs are
-/// longer; they are parsed each time.
-const PARSED_BYTES_MAX: usize = 8 * 1024;
 
 /// The records around a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,18 +44,6 @@ pub struct KnownPlace {
     place: Rc<ThreadPlace>,
     /// True if the children of its chain have index entries by number.
     indexed: bool,
-}
-
-/// A record that was parsed, with its text: the same text is not parsed again. A turn reads its
-/// thread's own record and, in a child, the chains above, and changes them seldom.
-#[derive(Debug, Clone)]
-pub struct ParsedRecord<T> {
-    /// Its key.
-    name: String,
-    /// Its text.
-    text: String,
-    /// The record of that text.
-    record: T,
 }
 
 impl ThreadPlace {
@@ -101,33 +85,6 @@ pub fn keys_above(chain: &ChainRecord) -> Vec<String> {
         above.len() <= ACCOUNTS_MAX && above.iter().all(|id| id::check_id("above", id).is_ok());
     let above = above.iter().filter(|_| valid);
     above.map(|id| id::key(id)).collect()
-}
-
-/// Parses a record, unless its text is the one that was parsed last under its key.
-pub fn parse_once<T: FromJson + Clone>(
-    parsed: &RefCell<Vec<ParsedRecord<T>>>,
-    item: &StoredItem,
-) -> Result<T, Error> {
-    let mut parsed = parsed.borrow_mut();
-    let place = parsed.iter().position(|known| known.name == item.name);
-    if let Some(known) = place.map(|place| &parsed[place])
-        && known.text == item.value
-    {
-        return Ok(known.record.clone());
-    }
-    let record: T = parse_record(item)?;
-    let oldest = (parsed.len() >= PLACES_MAX).then_some(0);
-    if let Some(place) = place.or(oldest) {
-        parsed.remove(place);
-    }
-    if item.value.len() <= PARSED_BYTES_MAX {
-        parsed.push(ParsedRecord {
-            name: item.name.clone(),
-            text: item.value.clone(),
-            record: record.clone(),
-        });
-    }
-    Ok(record)
 }
 
 /// Returns the tip of the chain that spawned another, if its head was read.
@@ -190,7 +147,7 @@ impl<P: HostPorts> ThreadService<P> {
         let item = find_item(items, key::CHAIN, root)?;
         Some(StoredRecord {
             version: item.version,
-            value: parse_once(&self.chains, item).ok()?,
+            value: parse_once(&self.remembered.chains, item).ok()?,
         })
     }
 

@@ -43,13 +43,16 @@ impl ToJson for PartialRecord {
 }
 
 impl FromJson for PartialRecord {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
-        let mut taken = ObjectReader::new(value)?;
-        Ok(Self {
-            step: taken.field("step")?,
-            text: taken.field("text")?,
-            time: taken.field("time")?,
-        })
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
+        let mut reader = ObjectReader::begin(value);
+        let record = Self {
+            step: reader.record_field("step"),
+            text: reader.record_field("text"),
+            time: reader.record_field("time"),
+        };
+        // Fields that are there twice or unknown are passed over.
+        reader.end(&[], problem);
+        record
     }
 
     fn placeholder() -> Self {

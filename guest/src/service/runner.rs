@@ -107,15 +107,15 @@ impl<P: HostPorts> ThreadService<P> {
             let moment = with_policy_caps(moment, &settings.policy);
             let ceiling = moment.ceiling;
             let inputs = DecisionInputs {
-                decided: self.load_decisions(loaded, round.as_ref(), pin.as_deref(), ceiling)?,
+                decided: self.load_decisions(loaded, round.as_deref(), pin.as_deref(), ceiling)?,
                 known_input,
-                ..self.load_decision_inputs(loaded, round.as_ref())?
+                ..self.load_decision_inputs(loaded, round.as_deref())?
             };
             let first = self.first_entry_of_start(loaded, request.holder, request.name)?;
             self.with_window_if_asked(loaded, inputs, &|inputs| {
                 let (pin, fresh) = (pin.as_deref(), fresh.clone());
                 let asked = StartRequest {
-                    round: round.as_ref(),
+                    round: round.as_deref(),
                     ..request.to_start(inputs)
                 };
                 Ok(runner::start(
@@ -219,14 +219,14 @@ impl<P: HostPorts> ThreadService<P> {
             let moment = self.with_operator_caps(moment)?;
             let ceiling = moment.ceiling;
             let inputs = DecisionInputs {
-                decided: self.load_decisions(loaded, round.as_ref(), pin.as_deref(), ceiling)?,
-                ..self.load_decision_inputs(loaded, round.as_ref())?
+                decided: self.load_decisions(loaded, round.as_deref(), pin.as_deref(), ceiling)?,
+                ..self.load_decision_inputs(loaded, round.as_deref())?
             };
             self.with_window_if_asked(loaded, inputs, &|inputs| {
                 Ok(runner::claim(
                     loaded,
                     pin.as_deref(),
-                    round.as_ref(),
+                    round.as_deref(),
                     &partial,
                     (holder, proof, inputs),
                     moment,
@@ -272,9 +272,9 @@ impl<P: HostPorts> ThreadService<P> {
                 let (outcome, ceiling) = (&submission.outcome, moment.ceiling);
                 inputs = DecisionInputs {
                     prepared: self.prepare_calls(loaded, pin, outcome, ceiling)?,
-                    decided: self.load_decisions(loaded, round.as_ref(), pin, ceiling)?,
+                    decided: self.load_decisions(loaded, round.as_deref(), pin, ceiling)?,
                     approvals: policy.approvals,
-                    ..self.load_decision_inputs(loaded, round.as_ref())?
+                    ..self.load_decision_inputs(loaded, round.as_deref())?
                 };
             }
             self.with_window_if_asked(loaded, inputs, &|inputs| {
@@ -285,7 +285,7 @@ impl<P: HostPorts> ThreadService<P> {
                 Ok(runner::submit(
                     loaded,
                     pin.as_deref(),
-                    round.as_ref(),
+                    round.as_deref(),
                     answer.as_ref(),
                     submission,
                     moment,
@@ -347,7 +347,7 @@ impl<P: HostPorts> ThreadService<P> {
             let signal = signal.clone();
             Ok(runner::signal(
                 loaded,
-                round.as_ref(),
+                round.as_deref(),
                 (self.mail(loaded)?, earlier),
                 (name, signal),
                 moment,
@@ -410,7 +410,7 @@ impl<P: HostPorts> ThreadService<P> {
             (Some(round), Some(entry)) if round.version == entry.version => Some(entry),
             (Some(_), _) => {
                 read = self.round(&loaded)?;
-                read.as_ref()
+                read.as_deref()
             }
             (None, _) => None,
         };

@@ -1,7 +1,8 @@
 //! Loads records by id and entries by version, and commits plans.
 
-use super::place::{ThreadPlace, find_parent, parse_once};
+use super::place::{ThreadPlace, find_parent};
 use super::registry::loaded_from_plan;
+use super::remembered_records::find_once;
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, RecordDamage, StorageError, StoredItem};
 use std::collections::BTreeSet;
@@ -216,8 +217,10 @@ impl<P: HostPorts> ThreadService<P> {
                 (key::CHAIN, place.root.as_str()),
             ];
             let items = self.read_with_related(&records, &related)?;
-            let record = self.own_record(&items, &own)?;
-            let head: Option<StoredRecord<Head>> = find_record(&items, key::HEAD, &own)?;
+            let known = &self.remembered;
+            let record = find_once(&known.threads, &items, key::THREAD, &own)?;
+            let record = check_thread_record(record, &own)?;
+            let head = find_once(&known.heads, &items, key::HEAD, &own)?;
             let (record, head) = match (record, head) {
                 (Some(record), Some(head)) => (record, head),
                 (None, None) => return Err(self.missing_thread(thread)),
@@ -227,7 +230,7 @@ impl<P: HostPorts> ThreadService<P> {
                 }
             };
             let root = id::key(&record.value.chain);
-            let chain: Option<StoredRecord<ChainRecord>> = find_record(&items, key::CHAIN, &root)?;
+            let chain = find_once(&known.chains, &items, key::CHAIN, &root)?;
             let Some(chain) = chain else {
                 if root == place.root {
                     let message = format!("the chain record of {thread} is missing");
@@ -254,20 +257,6 @@ impl<P: HostPorts> ThreadService<P> {
         }
         let message = format!("the links above {thread} kept changing: repeat the call");
         Err(StorageError::Unavailable(CONTENTION.into(), message).into())
-    }
-
-    /// Returns the record of the thread that is loaded.
-    fn own_record(
-        &self,
-        items: &[StoredItem],
-        own: &str,
-    ) -> Result<Option<StoredRecord<ThreadRecord>>, Error> {
-        let parse = |item: &StoredItem| {
-            let version = item.version;
-            parse_once(&self.threads, item).map(|value| StoredRecord { version, value })
-        };
-        let record = find_item(items, key::THREAD, own).map(parse).transpose()?;
-        check_thread_record(record, own)
     }
 
     /// Reads the records of a thread in one read with those of related threads. One that cannot be
@@ -462,15 +451,6 @@ impl<P: HostPorts> ThreadService<P> {
         }
     }
 
-    /// Reads the entry that holds the calls of a head's open round, if it has one.
-    #[inline(never)]
-    pub fn round(&self, loaded: &LoadedThread) -> Result<Option<Entry>, Error> {
-        match &loaded.head.value.round {
-            Some(round) => self.entry(loaded, round.version),
-            None => Ok(None),
-        }
-    }
-
     /// Decides and commits, and decides again after a conflict.
     pub fn decide(
         &self,
@@ -534,6 +514,7 @@ impl<P: HostPorts> ThreadService<P> {
             };
             match self.commit(&plan) {
                 Ok(true) => {
+                    self.remembered.remember_committed(&plan);
                     return match error {
                         None => Ok(DecisionOutcome::Committed(plan)),
                         Some(error) => Err(error.into()),

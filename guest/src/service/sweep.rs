@@ -31,7 +31,12 @@ impl<P: HostPorts> ThreadService<P> {
             let round = self.round(loaded)?;
             let mail = self.mail(loaded)?;
             let moment = self.with_operator_caps(moment)?;
-            Ok(runner::apply_intent(loaded, round.as_ref(), mail, moment)?)
+            Ok(runner::apply_intent(
+                loaded,
+                round.as_deref(),
+                mail,
+                moment,
+            )?)
         })?;
         let loaded = self.load(thread)?;
         let Some(intent) = loaded.head.value.sweep else {
@@ -121,7 +126,7 @@ impl<P: HostPorts> ThreadService<P> {
                 let moment = self.with_operator_caps(moment)?;
                 Ok(runner::propagate_intent(
                     loaded,
-                    round.as_ref(),
+                    round.as_deref(),
                     mail,
                     intent,
                     moment,

@@ -14,6 +14,7 @@
 mod background_queue;
 mod blob_files;
 pub mod checkpoints;
+mod pacing;
 mod tenant_records;
 mod usage;
 mod writer;

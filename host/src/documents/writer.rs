@@ -4,12 +4,23 @@
 use super::ThreadDocuments;
 use super::background_queue::{BackgroundQueue, FlushReport};
 use super::checkpoints::CheckpointWriter;
+use super::pacing::WorkPacing;
 use crate::driver::{CommitNotice, CommitObserver};
+use crate::thread_files::SaveOccasion;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// Least time between two refreshes of a thread whose run goes on: short for a person who reads
+/// along, and few refreshes beside a run whose model answers at once. Where a run stops, and where
+/// somebody waits for the documents, a refresh begins at once.
+const REFRESH_GAP: Duration = Duration::from_millis(200);
 
 /// Writes documents in the background. If it is dropped, what was queued is still written.
 pub struct DocumentWriter {
     refreshes: BackgroundQueue,
+    pacing: Arc<Mutex<WorkPacing>>,
     checkpoints: CheckpointWriter,
 }
 
@@ -22,12 +33,16 @@ impl DocumentWriter {
     /// Outside a tokio runtime.
     pub fn new(documents: ThreadDocuments) -> Self {
         let checkpoints = CheckpointWriter::new(documents.clone());
+        let pacing = Arc::new(Mutex::new(WorkPacing::new(REFRESH_GAP)));
+        let begun = Arc::clone(&pacing);
         let refreshes = BackgroundQueue::spawn(move |thread| {
             let documents = documents.clone();
+            begun.lock().note_begin(&thread);
             async move { documents.refresh(&thread).await.map(drop) }
         });
         Self {
             refreshes,
+            pacing,
             checkpoints,
         }
     }
@@ -51,7 +66,12 @@ impl DocumentWriter {
 impl CommitObserver for DocumentWriter {
     fn on_commit(&self, commit: &CommitNotice<'_>) {
         let thread = commit.thread.to_ascii_lowercase();
-        self.refreshes.enqueue(&thread, Instant::now());
+        let now = Instant::now();
+        let begin = match SaveOccasion::of_commit(commit.reason, commit.step) {
+            SaveOccasion::Step(_) => self.pacing.lock().next_begin(&thread, now),
+            SaveOccasion::Stop => now,
+        };
+        self.refreshes.enqueue(&thread, begin);
         self.checkpoints.observe(&thread, commit);
     }
 

@@ -44,7 +44,7 @@ impl CandidateMedians {
 }
 
 /// A new store in this folder: SQLite, or one in memory.
-fn store(
+pub fn store(
     folder: &std::path::Path,
     durability: Option<CommitDurability>,
 ) -> Arc<dyn StorageBackend> {
@@ -154,7 +154,11 @@ pub fn compare(
 }
 
 /// Returns the median step of each candidate.
-fn measure(candidates: &mut [&mut dyn BenchCandidate], warm: usize, steps: usize) -> Vec<Duration> {
+pub fn measure(
+    candidates: &mut [&mut dyn BenchCandidate],
+    warm: usize,
+    steps: usize,
+) -> Vec<Duration> {
     let mut times = vec![Vec::with_capacity(steps); candidates.len()];
     let count = candidates.len();
     for step in 0..warm + steps {

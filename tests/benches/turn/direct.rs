@@ -11,7 +11,9 @@ use threadkeep::limits::EngineLimits;
 use threadkeep::storage::StorageBackend;
 use threadkeep::wit::{self, registry, runner};
 use wasmtime::component::{Component, InstancePre, Linker, TypedFunc};
-use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
+use wasmtime::{
+    Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, ProfilingStrategy, Store,
+};
 
 type CreateFunction =
     TypedFunc<(registry::Draft, String), (Result<wit::Thread, wit::ErrorRecord>,)>;
@@ -41,6 +43,13 @@ pub fn engine() -> Engine {
     Engine::new(&config()).expect("an engine")
 }
 
+/// Creates an engine that counts the instructions of the guest.
+fn counting_engine() -> Engine {
+    let mut config = config();
+    config.consume_fuel(true);
+    Engine::new(&config).expect("an engine")
+}
+
 /// Creates an engine with wasmtime's pool of memories and tables, where the address space has room
 /// for one.
 pub fn pooled_engine() -> Option<Engine> {
@@ -62,12 +71,21 @@ fn config() -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true);
     config.concurrency_support(false);
+    // Then `perf report` names the functions of a build with names.
+    if std::env::var_os("THREADKEEP_BENCH_PERFMAP").is_some() {
+        config.profiler(ProfilingStrategy::PerfMap);
+    }
     config
 }
 
 /// Compiles and links the component.
 pub fn prepare(engine: &Engine) -> InstancePre<HostStoreData> {
-    let component = Component::new(engine, COMPONENT).expect("the component compiles");
+    prepare_build(engine, COMPONENT)
+}
+
+/// Compiles and links another build of the component.
+fn prepare_build(engine: &Engine, build: &[u8]) -> InstancePre<HostStoreData> {
+    let component = Component::new(engine, build).expect("the component compiles");
     let mut linker = Linker::new(engine);
     add_to_linker(&mut linker, |state: &mut HostStoreData| ImportView {
         context: &state.context,
@@ -75,6 +93,13 @@ pub fn prepare(engine: &Engine) -> InstancePre<HostStoreData> {
     })
     .expect("linked");
     linker.instantiate_pre(&component).expect("prepared")
+}
+
+/// Returns another build of the component, if the variable `THREADKEEP_BENCH_BUILD` names its file:
+/// an earlier one to compare, or one with names (`cargo xtask component --names FILE`).
+pub fn other_build() -> Option<Vec<u8>> {
+    let file = std::env::var_os("THREADKEEP_BENCH_BUILD")?;
+    Some(std::fs::read(file).expect("a component"))
 }
 
 /// Creates a store that no epoch ends.
@@ -95,10 +120,42 @@ pub struct DirectRun {
 }
 
 impl DirectRun {
+    /// Starts a run in the component, or in the build that a profiler is to see.
     pub fn start(storage: &Arc<dyn StorageBackend>) -> Self {
+        match other_build() {
+            None => Self::start_build(storage, COMPONENT),
+            Some(build) => Self::start_build(storage, &build),
+        }
+    }
+
+    /// Starts a run in another build of the component.
+    pub fn start_build(storage: &Arc<dyn StorageBackend>, build: &[u8]) -> Self {
         let engine = engine();
-        let pre = prepare(&engine);
+        let store = store(&engine, HostStoreData::new(world::context(storage)));
+        Self::start_in(store, build)
+    }
+
+    /// Starts a run whose instructions are counted: see [`DirectRun::instructions_left`].
+    pub fn start_counted(storage: &Arc<dyn StorageBackend>, build: &[u8]) -> Self {
+        let engine = counting_engine();
         let mut store = store(&engine, HostStoreData::new(world::context(storage)));
+        store.set_fuel(u64::MAX).expect("it counts");
+        Self::start_in(store, build)
+    }
+
+    /// Returns the instructions that a run which counts them may still make: the difference between
+    /// two steps is what the step took in the guest.
+    pub fn instructions_left(&self) -> u64 {
+        self.store.get_fuel().expect("it counts")
+    }
+
+    /// Returns the number of imports that the last step has called.
+    pub fn host_calls(&self) -> u32 {
+        self.store.data().meter.host_calls()
+    }
+
+    fn start_in(mut store: Store<HostStoreData>, build: &[u8]) -> Self {
+        let pre = prepare_build(store.engine(), build);
         let instance = pre.instantiate(&mut store).expect("an instance");
         let mut export = |interface: &str, name: &str| {
             let interface = format!("threadkeep:threads/{interface}@0.1.0");
@@ -145,6 +202,7 @@ impl BenchCandidate for DirectRun {
             outcome,
             self.version,
         );
+        self.store.data_mut().meter.begin_call();
         self.store.set_hostcall_fuel(32 << 20);
         let (submitted,) = self.submit.call(&mut self.store, given).expect("no trap");
         let next = submitted.expect("submitted");

@@ -51,8 +51,9 @@ pub const FIELD_WORDS: [&str; 10] = [
 ];
 
 /// The crates by the path of their sources; a path belongs to the longest one that it begins with.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "guest/units",
+    "guest/json",
     "guest/core",
     "guest/bundle/providers",
     "guest/bundle/command",

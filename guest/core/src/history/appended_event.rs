@@ -4,8 +4,8 @@
 use super::user_message::read_message;
 use super::{BLOBS_MAX, Event, NoteEvent, StoredBlob, ToolResultState};
 use crate::error::Error;
-use crate::json::record::record;
-use crate::json::{self, FromJson, JsonError, JsonObject, JsonValue};
+use crate::json::record;
+use crate::json::{self, JsonError, JsonObject, JsonValue};
 use crate::money::{NanoUsd, check_bill};
 use crate::settings::{check_known_fields, check_tool_name};
 
@@ -130,7 +130,8 @@ fn parse_event(place: &str, text: &str) -> Result<AppendedEvent, Error> {
 
 /// Reads an event in its stored form.
 fn read_stored_event(place: &str, text: &str, fields: JsonObject<'_>) -> Result<Event, Error> {
-    Event::read(JsonValue::Object(fields)).map_err(|wrong| wrong_fields_error(place, text, &wrong))
+    json::read_value::<Event>(JsonValue::Object(fields))
+        .map_err(|wrong| wrong_fields_error(place, text, &wrong))
 }
 
 fn wrong_fields_error(place: &str, text: &str, wrong: &JsonError) -> Error {
@@ -183,7 +184,7 @@ fn read_result(
         .enumerate()
         .map(parse)
         .collect::<Result<_, _>>()?;
-    let given = AppendedResult::read(JsonValue::Object(fields));
+    let given = json::read_value::<AppendedResult>(JsonValue::Object(fields));
     let given = given.map_err(|wrong| wrong_fields_error(place, text, &wrong))?;
     let by_place = given.version.is_some() && given.index.is_some();
     let half = given.version.is_some() != given.index.is_some();

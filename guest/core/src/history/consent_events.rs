@@ -1,6 +1,6 @@
 //! Events of calls that need consent.
 
-use crate::json::record::record;
+use crate::json::record;
 use crate::money::NanoUsd;
 use crate::thread::DecisionVerdict;
 

@@ -3,10 +3,7 @@
 use super::Event;
 use crate::error::Error;
 use crate::hash::sha256_text;
-use crate::json::{
-    self, JsonValue,
-    record::{record, words},
-};
+use crate::json::{self, JsonValue, record, words};
 use crate::ledger::Usage;
 use crate::money::NanoUsd;
 use crate::state::StateChange;

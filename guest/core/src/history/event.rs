@@ -6,8 +6,8 @@
 use super::consent_events::{ConsentAsked, DecisionEvent};
 use super::stored_blob::{MessageBlock, StoredBlob};
 use super::unknown_event::UnknownEvent;
-use crate::json::record::{record, words};
 use crate::json::{FromJson, JsonError, JsonValue, ToJson};
+use crate::json::{record, words};
 use crate::ledger::Usage;
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
@@ -40,11 +40,15 @@ macro_rules! events {
                 }
             }
 
-            fn from_fields(kind: &str, value: JsonValue<'_>) -> Result<Self, JsonError> {
-                Ok(match kind {
-                    $($name => Self::$variant(FromJson::read(value)?),)*
+            fn from_fields(
+                kind: &str,
+                value: JsonValue<'_>,
+                problem: &mut Option<JsonError>,
+            ) -> Self {
+                match kind {
+                    $($name => Self::$variant(FromJson::read(value, problem)),)*
                     _ => Self::Other(UnknownEvent::new(value)),
-                })
+                }
             }
         }
     };
@@ -113,10 +117,10 @@ impl ToJson for Event {
 }
 
 impl FromJson for Event {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
         let kind = value.get("type").and_then(JsonValue::as_str);
         let kind = kind.unwrap_or_default().to_owned();
-        Self::from_fields(&kind, value)
+        Self::from_fields(&kind, value, problem)
     }
 
     fn placeholder() -> Self {

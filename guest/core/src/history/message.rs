@@ -4,7 +4,7 @@
 //! same bytes for ever.
 
 use super::{Entry, Event, MessageBlock, MessageRole, StoredBlob};
-use crate::json::{self, ObjectWriter, ToJson, record::words};
+use crate::json::{self, ObjectWriter, ToJson, words};
 
 /// Most bytes of one user's message, as JSON text: with its entry it stays well under the size of a
 /// stored value.

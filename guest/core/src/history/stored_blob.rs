@@ -2,8 +2,8 @@
 //! history and puts into requests. The component never holds them.
 
 use crate::error::Error;
-use crate::json::record::{record, words};
 use crate::json::{FromJson, JsonError, JsonValue, ObjectReader, ObjectWriter, ToJson};
+use crate::json::{record, words};
 use crate::{id, key};
 use std::borrow::Cow;
 
@@ -203,16 +203,16 @@ impl ToJson for MessageBlock {
 }
 
 impl FromJson for MessageBlock {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
         if value.get("blob").is_some() {
-            return StoredBlob::read(value).map(Self::Image);
+            return Self::Image(StoredBlob::read(value, problem));
         }
-        let mut reader = ObjectReader::new(value)?;
+        let mut reader = ObjectReader::begin(value);
         // Earlier programs may have kept another type beside a text: it was shown as a text.
-        let _: String = reader.field("type")?;
-        let text = reader.field("text")?;
-        reader.finish(&["type", "text"])?;
-        Ok(Self::Text(text))
+        let _: String = reader.record_field("type");
+        let text = reader.record_field("text");
+        reader.end(&["type", "text"], problem);
+        Self::Text(text)
     }
 
     fn placeholder() -> Self {

@@ -3,7 +3,7 @@
 //! Movements between an account and the one above it are in [`super::path`].
 
 use super::LedgerRefusal;
-use crate::json::record::record;
+use crate::json::record;
 use crate::money::NanoUsd;
 
 /// Most that admissions may allocate of any account, with a limit or without one: half of the range

@@ -5,7 +5,6 @@
 
 mod account;
 mod path;
-mod price;
 mod refusal;
 mod unknown_usage;
 

@@ -5,7 +5,7 @@
 //! changes later changes no charge.
 
 use super::Usage;
-use crate::json::record::record;
+use crate::json::record;
 use crate::time::UnixTime;
 use threadkeep_units::unknown_bill::output_tokens_in;
 

@@ -125,7 +125,8 @@ impl CommitPlan {
         self.written_text(of, name).is_some()
     }
 
-    fn written_text(&self, of: &str, name: &str) -> Option<&str> {
+    /// Returns the text of a record, if the plan writes it.
+    pub fn written_text(&self, of: &str, name: &str) -> Option<&str> {
         self.writes.iter().find_map(|write| match write {
             StoreWrite::Put {
                 collection,

@@ -16,7 +16,7 @@ use super::usage_correction::plan_correction;
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{AdmittedAttempt, CommitReason, CostSource, Event, ResultEvent, SettledHold};
-use crate::json::{self, record::record};
+use crate::json::{self, record};
 use crate::ledger::{ChargeBasis, TokenPrices, Usage};
 use crate::limits::check_tokens;
 use crate::money::{NanoUsd, check_bill};

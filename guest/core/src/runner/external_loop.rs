@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{CommitReason, Entry, StepAnswer, escaped_bytes};
 use crate::id;
-use crate::json::{self, record::record};
+use crate::json::{self, record};
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::thread::{InboxMessage, RESULT_BYTES_MAX, StatusCause, StepKind};
 use crate::time::UnixTime;

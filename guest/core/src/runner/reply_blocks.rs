@@ -4,7 +4,7 @@ use super::BLOCK_BYTES;
 use crate::error::cut;
 use crate::estimate;
 use crate::history::escaped_bytes;
-use crate::json::{self, JsonObject, JsonValue, ObjectWriter, ToJson, record::record};
+use crate::json::{self, JsonObject, JsonValue, ObjectWriter, ToJson, record};
 use crate::ledger::Usage;
 
 /// A model's reply.

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::history::{
     ConsentAsked, Entry, Event, StoredBlob, ToolResult, ToolResultState, call_id,
 };
-use crate::json::record::{record, words};
+use crate::json::{record, words};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::settings::PinnedSettings;

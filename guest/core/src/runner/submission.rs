@@ -3,7 +3,7 @@
 use super::children::DecisionInputs;
 use super::reply_blocks::LlmCompletion;
 use super::round::ToolOutcome;
-use crate::json::{ObjectWriter, ToJson, record::record};
+use crate::json::{ObjectWriter, ToJson, record};
 use crate::ledger::Usage;
 
 /// Result of a step.

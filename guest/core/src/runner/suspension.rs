@@ -4,7 +4,7 @@
 use crate::error::cut;
 use crate::history::{Entry, Event, call_id};
 use crate::json::ObjectWriter;
-use crate::json::record::record;
+use crate::json::record;
 use crate::thread::{Head, ThreadStatus, raise_floor};
 
 /// Most bytes of the arguments of a call that are shown: a person reads them before deciding. The

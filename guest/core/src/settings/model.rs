@@ -3,7 +3,7 @@
 use super::limits::decimal_field;
 use super::{check_known_fields, flag_field, parse_object, text_field};
 use crate::error::Error;
-use crate::json::record::record;
+use crate::json::record;
 use crate::json::{JsonObject, JsonValue};
 use crate::ledger::TokenPrices;
 use crate::limits::CAP_MAX;

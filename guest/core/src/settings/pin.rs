@@ -8,7 +8,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::hash::sha256_text;
-use crate::json::record::record;
+use crate::json::record;
 use crate::ledger::UnknownBill;
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;

@@ -6,7 +6,7 @@
 
 use super::{Directive, Model, render_prompt};
 use crate::error::Error;
-use crate::json::record::record;
+use crate::json::record;
 use crate::json::{JsonObject, JsonValue};
 use crate::money::NanoUsd;
 use threadkeep_units::coordination::{BUILTIN_SUMMARY, SUMMARY_TIER};

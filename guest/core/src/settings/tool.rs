@@ -4,7 +4,7 @@ use super::{
     check_known_fields, flag_field, is_builtin_tool, parse_object, text_field, texts_field,
 };
 use crate::error::{ECHO_BYTES_MAX, Error, cut};
-use crate::json::record::record;
+use crate::json::record;
 use crate::json::{JsonObject, JsonValue};
 use crate::limits::CAP_MAX;
 use threadkeep_units::tool_pattern::{

@@ -2,7 +2,7 @@
 
 use super::document::StateDocument;
 use super::edits::{ScopedOperation, ScopedPatch};
-use crate::json::record::record;
+use crate::json::record;
 
 /// Part of an entry: how its commit changed the state. The document of the entry is the snapshot,
 /// or the document of the version `before`, to which the patches are applied, then the operations;

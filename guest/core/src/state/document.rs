@@ -6,7 +6,7 @@ use super::patch::{apply_patch, empty_object};
 use super::patch_size::PatchSize;
 use super::scope::StateScope;
 use super::storable::{STATE_BYTES_MAX, find_unstorable};
-use crate::json::record::record;
+use crate::json::record;
 use crate::json::{self, JsonValue};
 
 /// A state document.

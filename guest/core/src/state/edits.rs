@@ -4,7 +4,7 @@ use super::operation::OperationKind;
 use super::pointer::JsonPointer;
 use super::scope::{StateScope, emptying_patch};
 use super::storable::{STATE_BYTES_MAX, find_unstorable};
-use crate::json::record::record;
+use crate::json::record;
 use crate::json::{self, JsonValue};
 
 /// Most bytes of the patches and operations of one append or of one round of calls, as they are

@@ -3,7 +3,7 @@
 
 use super::patch::{empty_object, outside_array};
 use super::pointer::{JsonPointer, array_index, find_value_mut};
-use crate::json::record::words;
+use crate::json::words;
 use crate::json::{JsonNumber, JsonValue};
 
 /// Kinds of operations.

@@ -1,7 +1,7 @@
 //! The scopes of a state document.
 
 use super::patch::empty_object;
-use crate::json::record::words;
+use crate::json::words;
 use crate::json::{JsonObject, JsonValue};
 
 /// Scopes of a state document, by how long what is in them lasts.

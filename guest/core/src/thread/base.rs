@@ -12,7 +12,7 @@
 //! path.
 
 use crate::id;
-use crate::json::record::record;
+use crate::json::record;
 use std::collections::BTreeMap;
 
 /// Most parts of a new base, so that the record of a thread that was resumed again and again stays

@@ -5,7 +5,7 @@
 //! for ever without them, so that a decision that is sent again is known.
 
 use super::{CallConsent, RecordFormat};
-use crate::json::record::{record, words};
+use crate::json::{record, words};
 
 /// A decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The record of a chain: its tip and its account. The second guard, beside the head, of all that
 //! touches money.
 
-use crate::json::record::record;
+use crate::json::record;
 use crate::ledger::Account;
 
 /// Stored under the key of the chain's root.

@@ -3,7 +3,7 @@
 
 use super::RecordFormat;
 use crate::error::Error;
-use crate::json::record::record;
+use crate::json::record;
 use crate::{id, key};
 
 /// The record of a key that was used. It stays for ever, also where its thread goes, so that a

@@ -1,6 +1,6 @@
 //! Where a fork comes from.
 
-use crate::json::record::record;
+use crate::json::record;
 
 /// The place at which a fork began. Its base names the entries; this names the thread that was
 /// asked for, and the chain that counts the fork.

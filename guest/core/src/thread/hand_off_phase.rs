@@ -1,6 +1,6 @@
 //! The phase of a head whose thread is being handed off.
 
-use crate::json::record::record;
+use crate::json::record;
 use crate::money::NanoUsd;
 
 /// The hand-off of a thread while its summary is written. The thread has no open calls then, and

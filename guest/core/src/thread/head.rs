@@ -5,7 +5,7 @@
 use super::{
     APPROVAL_NEEDED, HandOffPhase, RoundCall, StateSummary, StatusCause, ThreadStatus, ToolRound,
 };
-use crate::json::record::{record, words};
+use crate::json::{record, words};
 use crate::ledger::{ChargeBasis, TokenPrices, Usage};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;

@@ -3,7 +3,7 @@
 
 use super::{ForkOrigin, HistoryBase, ThreadStatus};
 use crate::id;
-use crate::json::record::record;
+use crate::json::record;
 use crate::limits::ThreadCaps;
 use crate::time::UnixTime;
 

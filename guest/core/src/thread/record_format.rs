@@ -3,7 +3,7 @@
 use super::FORMAT;
 use crate::error::Error;
 use crate::json::JsonValue;
-use crate::json::record::{FromJson, JsonError, ToJson};
+use crate::json::{FromJson, JsonError, ToJson};
 
 /// Format of a record that earlier builds wrote without one: it is 1 then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,8 @@ impl ToJson for RecordFormat {
 }
 
 impl FromJson for RecordFormat {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
-        u32::read(value).map(Self)
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
+        Self(u32::read(value, problem))
     }
 
     fn value_if_missing() -> Option<Self> {

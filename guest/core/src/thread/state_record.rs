@@ -1,7 +1,7 @@
 //! The state document of a thread as it is now, and what the head says of it.
 
 use super::RecordFormat;
-use crate::json::record::record;
+use crate::json::record;
 use crate::state::{StateDocument, StateScope};
 
 /// Stored under the key of the thread's id, and replaced by every commit that changes the state.

@@ -1,6 +1,6 @@
 //! Statuses of a thread, and the causes of a status.
 
-use crate::json::record::{record, words};
+use crate::json::{record, words};
 
 use std::fmt;
 

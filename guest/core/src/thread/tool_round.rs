@@ -1,6 +1,6 @@
 //! Calls that have no result yet, and the consent that some of them need before they are run.
 
-use crate::json::record::{record, words};
+use crate::json::{record, words};
 
 /// A tool round that has calls without a result.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 
 use super::save::SavedCheckpoint;
 use crate::documents::background_queue::{BackgroundQueue, FlushReport};
+use crate::documents::pacing::WorkPacing;
 use crate::documents::{DocumentError, ThreadDocuments};
 use crate::driver::CommitNotice;
 use crate::error::CallError;
@@ -22,10 +23,6 @@ use tokio::time::Instant;
 
 /// Least time between two saves of a thread whose run goes on.
 const SAVE_GAP: Duration = Duration::from_secs(1);
-
-/// Most threads whose last save is remembered. A thread that is forgotten may be saved once more
-/// within a second.
-const REMEMBERED_MAX: usize = 10_000;
 
 /// Saves the checkpoints of the threads whose commits it is told of.
 pub(in crate::documents) struct CheckpointWriter {
@@ -70,7 +67,10 @@ impl CheckpointWriter {
                 if !triggers.meets(settings.enabled) {
                     return;
                 }
-                self.pending.lock().next_save(thread, Instant::now())
+                self.pending
+                    .lock()
+                    .pacing
+                    .next_begin(thread, Instant::now())
             }
             // The settings are not valid, so nothing is saved. The save at the stop reports it.
             (Err(_), SaveOccasion::Step(_)) => return,
@@ -93,10 +93,18 @@ impl CheckpointWriter {
 }
 
 /// The occasions of the queued saves, and the times at which the last ones began.
-#[derive(Default)]
 struct PendingSaves {
     occasions: HashMap<String, QueuedSave>,
-    begun: HashMap<String, Instant>,
+    pacing: WorkPacing,
+}
+
+impl Default for PendingSaves {
+    fn default() -> Self {
+        Self {
+            occasions: HashMap::new(),
+            pacing: WorkPacing::new(SAVE_GAP),
+        }
+    }
 }
 
 /// The occasions of a queued save.
@@ -119,21 +127,8 @@ impl PendingSaves {
 
     /// Takes the occasions of a save that begins.
     fn take(&mut self, thread: &str) -> QueuedSave {
-        let now = Instant::now();
-        if self.begun.len() >= REMEMBERED_MAX {
-            self.begun
-                .retain(|_, begun| now.duration_since(*begun) < SAVE_GAP);
-        }
-        if self.begun.len() < REMEMBERED_MAX {
-            self.begun.insert(thread.to_owned(), now);
-        }
+        self.pacing.note_begin(thread);
         self.occasions.remove(thread).unwrap_or_default()
-    }
-
-    /// Returns the earliest time for the next save of a thread whose run goes on.
-    fn next_save(&self, thread: &str, now: Instant) -> Instant {
-        let last = self.begun.get(thread);
-        last.map_or(now, |last| (*last + SAVE_GAP).max(now))
     }
 }
 
@@ -235,17 +230,5 @@ mod tests {
         assert!(!taken.triggers.contains(SaveTrigger::PostTools) && !taken.stopped);
         assert!(pending.take("b").stopped);
         assert_eq!(pending.take("b"), QueuedSave::default());
-    }
-
-    #[test]
-    fn next_save_is_a_second_after_the_last_began() {
-        let mut pending = PendingSaves::default();
-        let now = Instant::now();
-        assert_eq!(pending.next_save("a", now), now);
-        pending.take("a");
-        let next = pending.next_save("a", now);
-        assert!(next >= now + SAVE_GAP);
-        let much_later = now + 10 * SAVE_GAP;
-        assert_eq!(pending.next_save("a", much_later), much_later);
     }
 }

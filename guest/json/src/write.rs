@@ -124,7 +124,7 @@ fn write_escape(out: &mut String, byte: u8) {
 
 /// Counts the bytes from the beginning that need no escape. It looks at eight at a time, because
 /// every text passes here several times.
-pub(crate) fn count_plain_bytes(bytes: &[u8]) -> usize {
+pub fn count_plain_bytes(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
     // The highest bit of the lowest byte below `limit` is set, and none if there is no such byte.

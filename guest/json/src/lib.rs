@@ -1,26 +1,34 @@
-//! JSON: one tree, one parser, one writer; and the conversion of records to text and back
-//! ([`record`]).
+//! JSON: one tree, one parser, one writer; and the conversion of records to text and back, by the
+//! macros [`record!`] and [`words!`].
 //!
 //! Numbers keep the digits they were written with, and objects their order. The parser is
 //! serde_json's. Derived code would exist once for each type (readers for text and for trees, two
-//! writers) and was most of the component's size; this module writes it once.
+//! writers) and was most of the component's size; this crate writes it once.
+//!
+//! It is a crate of its own because every text of a turn passes here several times: it is compiled
+//! for speed, and what decides for size. Nothing here knows a record.
+
+#![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic, missing_docs)]
 
 mod equality;
 mod number;
 mod parse;
 mod primitives;
-pub(crate) mod record;
+mod record;
 mod surrogates;
 #[cfg(test)]
 mod tests;
+mod units;
 mod write;
 
 pub use number::JsonNumber;
-pub(crate) use parse::NUMBER as NUMBER_FIELD;
-pub use parse::parse;
-pub use record::{FromJson, JsonError, ObjectReader, ObjectWriter, ToJson, read, to_text};
+pub use parse::{NUMBER_FIELD, parse};
+pub use record::{
+    FromJson, JsonError, ObjectReader, ObjectWriter, ToJson, or_problem, read, read_value, to_text,
+};
 pub use surrogates::mend_surrogates;
-pub(crate) use write::count_plain_bytes;
+pub use write::count_plain_bytes;
 
 use std::borrow::Cow;
 

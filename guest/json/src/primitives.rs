@@ -2,7 +2,7 @@
 
 use super::JsonValue;
 use super::number::write_u64;
-use super::record::{FromJson, JsonError, ToJson};
+use super::record::{FromJson, JsonError, ToJson, or_problem};
 use super::write::{write_bool, write_i64, write_text};
 
 impl<T: ToJson + ?Sized> ToJson for &T {
@@ -18,8 +18,8 @@ impl ToJson for JsonValue<'_> {
 }
 
 impl FromJson for JsonValue<'static> {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
-        Ok(value.into_owned())
+    fn read(value: JsonValue<'_>, _: &mut Option<JsonError>) -> Self {
+        value.into_owned()
     }
 
     fn placeholder() -> Self {
@@ -40,10 +40,10 @@ impl ToJson for String {
 }
 
 impl FromJson for String {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
         match value {
-            JsonValue::String(text) => Ok(text.into_owned()),
-            _ => Err(JsonError::wrong_kind("text")),
+            JsonValue::String(text) => text.into_owned(),
+            _ => or_problem(None, "text", problem),
         }
     }
 
@@ -63,10 +63,10 @@ impl ToJson for bool {
 }
 
 impl FromJson for bool {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
         match value {
-            JsonValue::Bool(flag) => Ok(flag),
-            _ => Err(JsonError::wrong_kind("true or false")),
+            JsonValue::Bool(flag) => flag,
+            _ => or_problem(None, "true or false", problem),
         }
     }
 
@@ -86,10 +86,9 @@ impl ToJson for u64 {
 }
 
 impl FromJson for u64 {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
-        value
-            .as_u64()
-            .ok_or(JsonError::wrong_kind("a whole number from 0 to 2^64 - 1"))
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
+        let wanted = "a whole number from 0 to 2^64 - 1";
+        or_problem(value.as_u64(), wanted, problem)
     }
 
     fn placeholder() -> Self {
@@ -108,9 +107,9 @@ impl ToJson for u32 {
 }
 
 impl FromJson for u32 {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
         let whole = value.as_u64().and_then(|whole| Self::try_from(whole).ok());
-        whole.ok_or(JsonError::wrong_kind("a whole number from 0 to 2^32 - 1"))
+        or_problem(whole, "a whole number from 0 to 2^32 - 1", problem)
     }
 
     fn placeholder() -> Self {
@@ -125,14 +124,12 @@ impl ToJson for i64 {
 }
 
 impl FromJson for i64 {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
-        match value {
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
+        let whole = match value {
             JsonValue::Number(number) => number.as_i64(),
             _ => None,
-        }
-        .ok_or(JsonError::wrong_kind(
-            "a whole number from -2^63 to 2^63 - 1",
-        ))
+        };
+        or_problem(whole, "a whole number from -2^63 to 2^63 - 1", problem)
     }
 
     fn placeholder() -> Self {
@@ -147,8 +144,8 @@ impl<T: ToJson> ToJson for Box<T> {
 }
 
 impl<T: FromJson> FromJson for Box<T> {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
-        T::read(value).map(Self::new)
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
+        Self::new(T::read(value, problem))
     }
 
     fn placeholder() -> Self {
@@ -170,10 +167,10 @@ impl<T: ToJson> ToJson for Option<T> {
 }
 
 impl<T: FromJson> FromJson for Option<T> {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
         match value {
-            JsonValue::Null => Ok(None),
-            value => T::read(value).map(Some),
+            JsonValue::Null => None,
+            value => Some(T::read(value, problem)),
         }
     }
 
@@ -210,17 +207,15 @@ impl<T: ToJson> ToJson for Vec<T> {
 }
 
 impl<T: FromJson> FromJson for Vec<T> {
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
-        match value {
-            JsonValue::Array(items) => {
-                let mut all = Self::with_capacity(items.len());
-                for item in items {
-                    all.push(T::read(item)?);
-                }
-                Ok(all)
-            }
-            _ => Err(JsonError::wrong_kind("a list")),
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self {
+        let JsonValue::Array(items) = value else {
+            return or_problem(None, "a list", problem);
+        };
+        let mut all = Self::with_capacity(items.len());
+        for item in items {
+            all.push(T::read(item, problem));
         }
+        all
     }
 
     fn placeholder() -> Self {

@@ -103,7 +103,7 @@ struct TestPoint {
     note: Option<bool>,
     flag: bool,
 }
-record::record!(TestPoint { x, kind as "type" or default, note or nothing, flag or nothing });
+record!(TestPoint { x, kind as "type" or default, note or nothing, flag or nothing });
 
 #[test]
 fn records_say_what_is_wrong() {

@@ -15,6 +15,9 @@ enum NumberDigits {
 impl JsonNumber {
     /// Parses a number; returns `None` if the text is no JSON number.
     pub fn parse(text: &str) -> Option<Self> {
+        if let Some(whole) = parse_whole(text) {
+            return Some(Self(NumberDigits::Whole(whole)));
+        }
         let number = text.parse::<serde_json::Number>().ok()?.to_string();
         Some(match number.parse() {
             Ok(whole) => Self(NumberDigits::Whole(whole)),
@@ -74,6 +77,14 @@ impl From<i64> for JsonNumber {
     }
 }
 
+/// Returns the value of a whole number from 0 to 2^64 - 1 that is written as JSON writes it: nearly
+/// every number of a record.
+fn parse_whole(text: &str) -> Option<u64> {
+    let leading_zero = text.len() > 1 && text.starts_with('0');
+    let plain = !leading_zero && text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
+
 /// Appends a whole number in decimal.
 pub(super) fn write_u64(out: &mut String, mut whole: u64) {
     // 2^64 - 1 has twenty digits.
@@ -87,5 +98,5 @@ pub(super) fn write_u64(out: &mut String, mut whole: u64) {
             break;
         }
     }
-    out.extend(digits[first..].iter().copied().map(char::from));
+    out.push_str(str::from_utf8(&digits[first..]).expect("digits are ASCII"));
 }

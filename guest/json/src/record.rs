@@ -54,20 +54,48 @@ pub trait ToJson {
 
 /// A value that can be read from JSON.
 pub trait FromJson: Sized {
-    /// Reads the value from a tree.
-    ///
-    /// # Errors
-    /// If the tree holds something else.
-    fn read(value: JsonValue<'_>) -> Result<Self, JsonError>;
+    /// Reads the value from a tree. If the tree holds something else, it notes the problem, unless
+    /// there is one, and returns a placeholder: so a record has nothing to undo behind each field,
+    /// which was half of its code.
+    fn read(value: JsonValue<'_>, problem: &mut Option<JsonError>) -> Self;
 
     /// Returns the value of a missing field, if the field may be missing.
     fn value_if_missing() -> Option<Self> {
         None
     }
 
-    /// Returns any value. It fills a field that could not be read until the whole record is thrown
-    /// away.
+    /// Returns any value. It stands where one could not be read, until the problem is reported and
+    /// all is thrown away.
     fn placeholder() -> Self;
+}
+
+/// Returns the value that was found, or notes that another type is wanted and returns a
+/// placeholder.
+pub fn or_problem<T: FromJson>(
+    found: Option<T>,
+    wanted: &'static str,
+    problem: &mut Option<JsonError>,
+) -> T {
+    found.unwrap_or_else(|| {
+        note_problem(problem, JsonError::wrong_kind(wanted));
+        T::placeholder()
+    })
+}
+
+/// Notes a problem, unless there is an earlier one.
+#[inline(never)]
+fn note_problem(problem: &mut Option<JsonError>, found: JsonError) {
+    problem.get_or_insert(found);
+}
+
+/// Gives the problem the name of the field that was read, unless it has one.
+#[inline(never)]
+fn name_problem(problem: &mut Option<JsonError>, name: &'static str) {
+    if let Some(JsonError::Kind { field, .. }) = problem
+        && field.is_empty()
+    {
+        *field = name;
+    }
 }
 
 /// Initial capacity of a written text, in bytes.
@@ -86,7 +114,20 @@ pub fn to_text(value: &(impl ToJson + ?Sized)) -> String {
 /// # Errors
 /// If the text is not JSON, or holds something else.
 pub fn read<T: FromJson>(text: &str) -> Result<T, JsonError> {
-    T::read(super::parse(text)?)
+    read_value(super::parse(text)?)
+}
+
+/// Reads a value from a tree.
+///
+/// # Errors
+/// If the tree holds something else.
+pub fn read_value<T: FromJson>(value: JsonValue<'_>) -> Result<T, JsonError> {
+    let mut problem = None;
+    let read = T::read(value, &mut problem);
+    match problem {
+        None => Ok(read),
+        Some(problem) => Err(problem),
+    }
 }
 
 /// Writes an object, field by field.
@@ -150,15 +191,26 @@ impl<'a> ObjectReader<'a> {
     /// # Errors
     /// If the value is no object.
     pub fn new(value: JsonValue<'a>) -> Result<Self, JsonError> {
-        let JsonValue::Object(JsonObject(fields)) = value else {
-            return Err(JsonError::wrong_kind("an object"));
+        let mut reader = Self::begin(value);
+        match reader.wrong.take() {
+            None => Ok(reader),
+            Some(wrong) => Err(wrong),
+        }
+    }
+
+    /// Begins with an object. Of any other value, no field is there, and that is the first error.
+    #[inline(never)]
+    pub fn begin(value: JsonValue<'a>) -> Self {
+        let (fields, wrong) = match value {
+            JsonValue::Object(JsonObject(fields)) => (fields, None),
+            _ => (Vec::new(), Some(JsonError::wrong_kind("an object"))),
         };
-        Ok(Self {
+        Self {
             left: fields.len(),
             fields,
             next: 0,
-            wrong: None,
-        })
+            wrong,
+        }
     }
 
     fn take_field(&mut self, name: &str) -> Option<JsonValue<'a>> {
@@ -186,35 +238,47 @@ impl<'a> ObjectReader<'a> {
     /// # Errors
     /// If the field is missing and must not be, or is of another type.
     pub fn field<T: FromJson>(&mut self, name: &'static str) -> Result<T, JsonError> {
-        match self.take_field(name) {
-            Some(value) => T::read(value).map_err(|wrong| with_field_name(wrong, name)),
-            None => T::value_if_missing().ok_or(JsonError::Missing(name)),
+        let earlier = self.wrong.take();
+        let found = self.record_field(name);
+        match std::mem::replace(&mut self.wrong, earlier) {
+            None => Ok(found),
+            Some(wrong) => Err(wrong),
         }
     }
 
-    /// Reads a field of a record. The error is kept and reported at the end, so that the caller has
-    /// nothing to undo here: that would be half of the code of a record.
+    /// Reads a field of a record. The error is kept and reported at the end.
     #[inline(never)]
     pub fn record_field<T: FromJson>(&mut self, name: &'static str) -> T {
-        let found = self.field(name);
-        self.or_placeholder(found)
+        match self.take_field(name) {
+            Some(value) => self.read_named(value, name),
+            None => T::value_if_missing().unwrap_or_else(|| {
+                note_problem(&mut self.wrong, JsonError::Missing(name));
+                T::placeholder()
+            }),
+        }
     }
 
     /// Reads a field of a record that may be missing.
     #[inline(never)]
     pub fn optional_field<T: FromJson + Default>(&mut self, name: &'static str) -> T {
-        let found = match self.take_field(name) {
-            Some(value) => T::read(value).map_err(|wrong| with_field_name(wrong, name)),
-            None => Ok(T::default()),
-        };
-        self.or_placeholder(found)
+        match self.take_field(name) {
+            Some(value) => self.read_named(value, name),
+            None => T::default(),
+        }
     }
 
-    fn or_placeholder<T: FromJson>(&mut self, found: Result<T, JsonError>) -> T {
-        found.unwrap_or_else(|wrong| {
-            self.wrong.get_or_insert(wrong);
-            T::placeholder()
-        })
+    fn read_named<T: FromJson>(&mut self, value: JsonValue<'a>, name: &'static str) -> T {
+        let read = T::read(value, &mut self.wrong);
+        name_problem(&mut self.wrong, name);
+        read
+    }
+
+    /// Ends the reading of a record, and notes the first error in `problem`, unless there is one.
+    #[inline(never)]
+    pub fn end(mut self, names: &[&str], problem: &mut Option<JsonError>) {
+        if let Err(wrong) = self.finish(names) {
+            note_problem(problem, wrong);
+        }
     }
 
     /// Ends the reading: no field had an error, and no field left over has one of the names that
@@ -253,36 +317,27 @@ impl<'a> ObjectReader<'a> {
     }
 }
 
-fn with_field_name(wrong: JsonError, name: &'static str) -> JsonError {
-    match wrong {
-        JsonError::Kind { field: "", wanted } => JsonError::Kind {
-            field: name,
-            wanted,
-        },
-        wrong => wrong,
-    }
-}
-
 /// Implements JSON for a struct: `record!(Head { format, status })`. With `write` or `read` before
 /// the name it implements one direction. After a field may stand
 /// - `as "type"`: its name in JSON;
 /// - `or default`: it may be missing;
 /// - `or nothing`: it may be missing, and is not written when it is `None`, `false`, 0 or an empty
 ///   list.
+#[macro_export]
 macro_rules! record {
     ($type:ident { $($field:ident $(as $name:literal)? $(or $how:ident)?),* $(,)? }) => {
-        $crate::json::record::record!(write $type { $($field $(as $name)? $(or $how)?),* });
-        $crate::json::record::record!(read $type { $($field $(as $name)? $(or $how)?),* });
+        $crate::record!(write $type { $($field $(as $name)? $(or $how)?),* });
+        $crate::record!(read $type { $($field $(as $name)? $(or $how)?),* });
     };
     (write $type:ident { $($field:ident $(as $name:literal)? $(or $how:ident)?),* $(,)? }) => {
-        impl $crate::json::ToJson for $type {
+        impl $crate::ToJson for $type {
             fn write(&self, out: &mut String) {
                 let Self { $($field),* } = self;
-                let mut fields = $crate::json::ObjectWriter::new(out);
-                $($crate::json::record::record!(
+                let mut fields = $crate::ObjectWriter::new(out);
+                $($crate::record!(
                     @write fields,
                     $field,
-                    $crate::json::record::record!(@name $field $($name)?)
+                    $crate::record!(@name $field $($name)?)
                     $(, $how)?
                 );)*
                 fields.finish();
@@ -290,22 +345,25 @@ macro_rules! record {
         }
     };
     (read $type:ident { $($field:ident $(as $name:literal)? $(or $how:ident)?),* $(,)? }) => {
-        impl $crate::json::FromJson for $type {
-            fn read(value: $crate::json::JsonValue<'_>) -> Result<Self, $crate::json::JsonError> {
-                let mut reader = $crate::json::record::ObjectReader::new(value)?;
+        impl $crate::FromJson for $type {
+            fn read(
+                value: $crate::JsonValue<'_>,
+                problem: &mut Option<$crate::JsonError>,
+            ) -> Self {
+                let mut reader = $crate::ObjectReader::begin(value);
                 let record = Self {
-                    $($field: $crate::json::record::record!(
+                    $($field: $crate::record!(
                         @read reader,
-                        $crate::json::record::record!(@name $field $($name)?)
+                        $crate::record!(@name $field $($name)?)
                         $(, $how)?
                     ),)*
                 };
-                reader.finish(&[$($crate::json::record::record!(@name $field $($name)?)),*])?;
-                Ok(record)
+                reader.end(&[$($crate::record!(@name $field $($name)?)),*], problem);
+                record
             }
 
             fn placeholder() -> Self {
-                Self { $($field: $crate::json::FromJson::placeholder()),* }
+                Self { $($field: $crate::FromJson::placeholder()),* }
             }
         }
     };
@@ -319,10 +377,10 @@ macro_rules! record {
     (@read $reader:ident, $name:expr) => { $reader.record_field($name) };
     (@read $reader:ident, $name:expr, $how:ident) => { $reader.optional_field($name) };
 }
-pub(crate) use record;
 
 /// Implements JSON both ways for an enum of words, and `as_str`: `words!(Status { Created =
 /// "created" })`.
+#[macro_export]
 macro_rules! words {
     ($type:ident { $($variant:ident = $word:literal),* $(,)? }) => {
         impl $type {
@@ -334,20 +392,22 @@ macro_rules! words {
             }
         }
 
-        impl $crate::json::ToJson for $type {
+        impl $crate::ToJson for $type {
             fn write(&self, out: &mut String) {
                 self.as_str().write(out);
             }
         }
 
-        impl $crate::json::FromJson for $type {
-            fn read(value: $crate::json::JsonValue<'_>) -> Result<Self, $crate::json::JsonError> {
-                match value.as_str() {
-                    $(Some($word) => Ok(Self::$variant),)*
-                    _ => Err($crate::json::JsonError::wrong_kind(
-                        concat!("one of" $(, " ", $word)*)
-                    )),
-                }
+        impl $crate::FromJson for $type {
+            fn read(
+                value: $crate::JsonValue<'_>,
+                problem: &mut Option<$crate::JsonError>,
+            ) -> Self {
+                let found = match value.as_str() {
+                    $(Some($word) => Some(Self::$variant),)*
+                    _ => None,
+                };
+                $crate::or_problem(found, concat!("one of" $(, " ", $word)*), problem)
             }
 
             fn placeholder() -> Self {
@@ -356,4 +416,3 @@ macro_rules! words {
         }
     };
 }
-pub(crate) use words;

@@ -9,7 +9,7 @@ use std::fmt;
 /// The field name under which serde_json gives a number that keeps its digits. An object that
 /// really has such a field is taken for a number if its value is one, as everywhere in serde_json,
 /// and refused otherwise.
-pub(crate) const NUMBER: &str = "$serde_json::private::Number";
+pub const NUMBER_FIELD: &str = "$serde_json::private::Number";
 
 /// Parses the value that a text holds. Nesting is limited to 128 levels.
 ///
@@ -79,7 +79,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut fields = Vec::new();
         while let Some(FieldName(name)) = access.next_key()? {
-            if fields.is_empty() && name == NUMBER {
+            if fields.is_empty() && name == NUMBER_FIELD {
                 let RawDigits(digits) = access.next_value()?;
                 return match JsonNumber::parse(&digits) {
                     Some(number) => Ok(JsonValue::Number(number)),
