@@ -14,6 +14,7 @@ mod man;
 mod output;
 mod run_display;
 mod state_files;
+mod top;
 mod usage;
 mod versions;
 
@@ -36,6 +37,7 @@ pub use man::{ManArgs, man_page};
 pub use output::{ColorMode, OutputArgs};
 pub use run_display::RunDisplayArgs;
 pub use state_files::{ImportArgs, PruneArgs};
+pub use top::TopArgs;
 pub use usage::{UsageArgs, UsageKey};
 pub use versions::{
     CheckpointsArgs, ForkArgs, ShowArgs, StateArgs, TranscriptArgs, TranscriptFormat,
@@ -187,6 +189,8 @@ pub enum CliCommand {
     Budget(BudgetArgs),
     /// Show a thread and all that it spawned, with what each spent and has left
     Tree(TreeArgs),
+    /// Watch threads as a live tree on the terminal
+    Top(TopArgs),
     /// Write a thread for people elsewhere
     Export(ExportArgs),
     /// Add up money and tokens by day, model, directive and agent

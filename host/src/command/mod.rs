@@ -28,6 +28,7 @@ mod store_copy;
 mod temporary;
 mod terminal;
 mod threads;
+mod top;
 
 pub use build_details::list_details;
 pub use session::CommandSession;
@@ -45,6 +46,7 @@ pub async fn run(
     match command {
         CliCommand::Chat(chat) => chat::chat(session, chat, screen).await,
         CliCommand::Init(_) => init::init(session, screen),
+        CliCommand::Top(asked) => top::top(session, asked, screen).await,
         CliCommand::Repair(repair) => repair::repair(session, repair, screen).await,
         CliCommand::Prune(prune) => prune::prune(session, prune, screen).await,
         CliCommand::Import(import) => import::import(session, import, screen).await,

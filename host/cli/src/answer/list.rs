@@ -105,7 +105,7 @@ impl CommandAnswer for ListAnswer {
 /// Returns the places of rows with their levels: each row in its order, and directly below it those
 /// of its children that are there too, in the order in which they were created. A row whose parent
 /// is not there has level 0.
-fn order_as_tree(rows: &[ThreadRow]) -> Vec<(usize, usize)> {
+pub fn order_as_tree(rows: &[ThreadRow]) -> Vec<(usize, usize)> {
     let key = |id: &str| id.to_ascii_lowercase();
     let places = rows.iter().map(|row| key(&row.thread_id));
     let places: BTreeMap<String, usize> = places.zip(0..).collect();

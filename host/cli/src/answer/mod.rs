@@ -35,7 +35,7 @@ pub use doctor::{
 pub use export::ExportAnswer;
 pub use external_loop::{CommitAnswer, OpenAnswer};
 pub use init::{InitAnswer, InitFileRow, InitFileState};
-pub use list::{ListAnswer, ThreadRow};
+pub use list::{ListAnswer, ThreadRow, order_as_tree};
 pub use probe::{ProbeAnswer, ProbeUsage};
 pub use rows::{ChargedRow, HeldRow, LeftAloneRow};
 pub use run::{

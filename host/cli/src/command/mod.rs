@@ -93,6 +93,7 @@ pub async fn perform(
             "run DIRECTIVE, and resume THREAD TEXT",
         )),
         CliCommand::Init(_) => Err(refuse_native("init", "")),
+        CliCommand::Top(_) => Err(refuse_native("top", "list, and tree THREAD")),
         CliCommand::Repair(_) => Err(refuse_native("repair", "")),
         CliCommand::Prune(_) => Err(refuse_native("prune", "")),
         CliCommand::Import(_) => Err(refuse_native("import", "")),

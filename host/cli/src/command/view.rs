@@ -75,6 +75,29 @@ pub fn thread_row(thread: &ListedThread) -> ThreadRow {
     }
 }
 
+/// Makes the row of a thread that was read alone.
+pub fn row_of_thread(thread: &Thread) -> ThreadRow {
+    ThreadRow {
+        thread_id: thread.id.clone(),
+        directive: thread.directive.clone(),
+        status: thread.status.clone(),
+        code: thread.cause.as_ref().map(|cause| cause.code.clone()),
+        outcome: thread.outcome.clone(),
+        waits_for: thread_needs(thread),
+        title: thread.title.clone(),
+        agent: thread.agent.clone(),
+        task: thread.task.clone(),
+        parent: thread.parent.clone(),
+        model: thread.model.clone(),
+        cost: cost(&thread.cost),
+        context: thread.context,
+        window: thread.window,
+        version: thread.version,
+        created: format_time(thread.created),
+        updated: format_time(thread.updated),
+    }
+}
+
 /// Converts a thread that a list cannot show.
 pub fn unreadable(thread: UnreadableThread) -> UnreadableRow {
     // Whatever else is wrong with a record, an error about the thread says `corrupt`.
