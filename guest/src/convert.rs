@@ -181,6 +181,7 @@ pub fn request(handed: &StepHandle) -> llm::Request {
         images: false,
         session: None,
         hash: handed.step.hash.clone(),
+        deadline: instant(handed.step.deadline),
     };
     let Some(pin) = pin else { return request };
     if let Some(summary) = &handed.summary {

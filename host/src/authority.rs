@@ -53,8 +53,8 @@ impl ProjectDir {
         &self.dir
     }
 
-    /// Returns the user who owns `.ai`, if that is neither the user of this process nor
-    /// root: the directives and settings in it are that user's. Always `None` where files have no such owner.
+    /// Returns the user who owns `.ai`, if that is neither the user of this process nor root: the
+    /// directives and settings in it are that user's. Always `None` where files have no such owner.
     pub fn foreign_owner(&self) -> Result<Option<u32>, AuthorityError> {
         match self.ai_dir()? {
             Some(ai) => private::foreign_owner(&ai, AI_DIR),

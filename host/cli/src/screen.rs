@@ -46,8 +46,8 @@ pub struct StreamProperties {
 const NATIVE_PROGRAM: &str = "native program";
 
 /// The commands that only the native program has.
-pub const NATIVE_COMMANDS: [&str; 7] = [
-    "chat", "doctor", "audit", "import", "copy", "prune", "repair",
+pub const NATIVE_COMMANDS: [&str; 9] = [
+    "chat", "doctor", "audit", "import", "copy", "prune", "repair", "init", "top",
 ];
 
 /// Standard output and standard error.

@@ -2,16 +2,21 @@
 
 use super::fault;
 use super::session::CommandSession;
+use cap_std::fs::Dir;
 use std::sync::mpsc;
 use std::time::Duration;
+use threadkeep::authority::{self, HolderState};
 use threadkeep::project::{
     ProjectStore, StoreTransfer, TransferError, TransferStep, transfer_store,
 };
 use threadkeep::storage::whole_store::CopyError;
+use threadkeep::wit::Lease;
 use threadkeep_cli::answer::CopyAnswer;
 use threadkeep_cli::args::{CopyArgs, DurableStoreKind};
 use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::screen::OutputScreen;
+use threadkeep_units::lease_grace::is_grace_over;
+use threadkeep_units::time::rfc3339_seconds;
 
 /// Copies the store, and makes the copy the one that counts.
 pub async fn copy(
@@ -33,6 +38,7 @@ pub async fn copy(
     let Some(threads) = threads else {
         return Err(transfer_fault(&TransferError::NoStore));
     };
+    check_no_lease(session, &threads, screen).await?;
     let (sender, steps) = mpsc::channel();
     let mut moving = tokio::task::spawn_blocking(move || {
         let mut observe = |step| {
@@ -71,6 +77,55 @@ pub async fn copy(
         replaced: format!(".ai/threads/{put_away}"),
         exit: CommandExit::Done,
     }))
+}
+
+/// Refuses to move a store of plain files while a thread in it has a lease whose holder may go on.
+/// A native process has a lock file, which the copy itself looks at; a bundle has none, and would
+/// lose a reply that is paid.
+async fn check_no_lease(
+    session: &CommandSession,
+    threads: &Dir,
+    screen: &mut OutputScreen,
+) -> Result<(), CommandFault> {
+    if !matches!(ProjectStore::find(threads), Ok(Some(ProjectStore::Files))) {
+        return Ok(());
+    }
+    // A store that cannot be read is found by the copy, which says more about it.
+    let Ok(opened) = session.open_to_read(screen) else {
+        return Ok(());
+    };
+    let mut cursor = None;
+    loop {
+        let Ok(page) = opened.tenant().recover(Vec::new(), cursor).await else {
+            return Ok(());
+        };
+        let now = opened.tenant().context().clock.now();
+        for lease in &page.held {
+            let life = authority::holder_state(threads, &lease.holder);
+            let life = life.map_err(|error| fault::from_authority(&error))?;
+            let is_over = is_grace_over(now.seconds, lease.expiry.seconds);
+            if matches!(life, HolderState::Unknown) && !is_over {
+                return Err(held_fault(lease));
+            }
+        }
+        cursor = page.cursor;
+        if cursor.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+fn held_fault(lease: &Lease) -> CommandFault {
+    let Lease {
+        thread,
+        holder,
+        expiry,
+    } = lease;
+    let until = rfc3339_seconds(expiry.seconds);
+    let message = format!("the thread {thread} is held by {holder} until {until}");
+    fault::busy(message).with_hint(format!(
+        "wait until it ends; if that bundle or loop is dead: threadkeep recover --dead {holder}"
+    ))
 }
 
 fn describe_step(step: TransferStep) -> String {

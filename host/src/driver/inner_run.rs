@@ -19,9 +19,7 @@ use crate::wit::{self, llm};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
-use threadkeep_units::time::MODEL_MILLIS;
 
 /// A run under one holder, performed by one call of the component's loop after another. Dropping it
 /// while a thread may have its lease leaves that to [`Driver::recover_lost`].
@@ -191,7 +189,8 @@ impl PermittedCalls<'_> {
                 sink.emit(event);
             }
         };
-        let longest = self.longest_call(&request.model).await;
+        let now = driver.tenant.context().clock.now();
+        let longest = convert::time_from_wit(request.deadline).saturating_duration_since(now);
         let request = &conversation.request;
         let called = self
             .run
@@ -208,18 +207,6 @@ impl PermittedCalls<'_> {
                 Err(convert::failure_to_wit(&failure))
             }
         }
-    }
-
-    /// The time of a call of a model, as the library gives it. A step of the loop has no deadline.
-    async fn longest_call(&self, model: &str) -> Duration {
-        let library = Arc::clone(&self.run.driver.tenant.context().library);
-        let model = model.to_owned();
-        let read = move || library.document("model", &model).ok().flatten();
-        // Without an answer it is the time of a model that names none.
-        let document = tokio::task::spawn_blocking(read).await.ok().flatten();
-        let document = document.and_then(|text| serde_json::from_str(&text).ok());
-        let document: serde_json::Value = document.unwrap_or_default();
-        Duration::from_millis(document["call_millis"].as_u64().unwrap_or(MODEL_MILLIS))
     }
 }
 

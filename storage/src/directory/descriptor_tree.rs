@@ -99,7 +99,7 @@ impl DescriptorTree {
 
 impl FileDirectory for DescriptorTree {
     fn open(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>> {
-        check_entry_name(name)?;
+        check_no_pipe(&DirectoryTree::details(self, name)?)?;
         let file = self.open_entry(name, OpenFlags::empty(), false)?;
         Ok(Box::new(DescriptorFile { file }))
     }

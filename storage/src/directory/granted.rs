@@ -58,7 +58,9 @@ impl GrantedDirectory {
 impl FileDirectory for GrantedDirectory {
     fn open(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>> {
         check_entry_name(name)?;
-        Ok(Box::new(self.dir.open(name)?.into_std()))
+        let mut options = without_waiting(OpenOptions::new());
+        let file = self.dir.open_with(name, options.read(true))?;
+        Ok(Box::new(file.into_std()))
     }
 
     fn create_new(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>> {

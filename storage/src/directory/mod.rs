@@ -116,6 +116,20 @@ pub struct EntryMetadata {
     pub bytes: u64,
 }
 
+/// Refuses a pipe or a device: opening one may wait for its other end for ever.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`].
+pub fn check_no_pipe(details: &EntryDetails) -> io::Result<()> {
+    match details.entry_type {
+        EntryType::Special => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is a pipe, a socket or a device",
+        )),
+        EntryType::File | EntryType::Directory | EntryType::Link => Ok(()),
+    }
+}
+
 /// Refuses a name that is not the name of one entry.
 ///
 /// # Errors

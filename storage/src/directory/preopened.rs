@@ -8,8 +8,8 @@
 
 use super::{
     DirectoryFile, DirectoryTree, EntryDetails, EntryMetadata, EntryType, FileAccess,
-    FileDirectory, TreeFile, TreePlace, check_entry_name, collect_names, collect_some_names,
-    entry_details, read_part,
+    FileDirectory, TreeFile, TreePlace, check_entry_name, check_no_pipe, collect_names,
+    collect_some_names, entry_details, read_part,
 };
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -58,6 +58,7 @@ impl PreopenedDirectory {
 
 impl FileDirectory for PreopenedDirectory {
     fn open(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>> {
+        check_no_pipe(&DirectoryTree::details(self, name)?)?;
         Ok(Box::new(File::open(self.entry(name)?)?))
     }
 

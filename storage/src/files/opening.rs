@@ -14,8 +14,11 @@ use std::io;
 /// Most times that an opening is begun again because files were packed and deleted meanwhile.
 const OPENINGS_MAX: usize = 100;
 
+/// Times that the same files are found again before a file that is missing is lost, and not packed.
+const UNCHANGED_MAX: usize = 3;
+
 /// The files of a store, as a listing names them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct StoreListing {
     /// Numbers of commit files, in order.
     pub commits: Vec<u64>,
@@ -167,6 +170,7 @@ pub(super) fn open_view(
     publisher: FilePublisher<'_>,
 ) -> Result<StoreView, StoreFault> {
     let mut stale = StoreFault::Stale;
+    let (mut last, mut unchanged) = (StoreListing::default(), 0);
     for _ in 0..OPENINGS_MAX {
         let listing = StoreListing::read(directory)?;
         if listing.is_empty() {
@@ -181,8 +185,27 @@ pub(super) fn open_view(
             Err(fault) if matches!(fault, StoreFault::Stale) || fault.is_missing() => stale = fault,
             opened => return opened,
         }
+        unchanged = if listing == last { unchanged + 1 } else { 0 };
+        if unchanged == UNCHANGED_MAX {
+            return Err(missing_file(&listing, &stale));
+        }
+        last = listing;
     }
     Err(stale)
+}
+
+/// The fault of a store of which a file is missing although nobody packs it.
+fn missing_file(listing: &StoreListing, fault: &StoreFault) -> StoreFault {
+    let place = match fault {
+        StoreFault::Io { place, .. } => place.clone(),
+        // The commit with which the snapshot or the last segment ends.
+        _ => {
+            let packed = listing.segments.last().map_or(0, |(_, last)| *last);
+            let newest = listing.snapshots.last().copied().unwrap_or(0);
+            commit_name(packed.max(newest))
+        }
+    };
+    StoreFault::corrupt(format!("{place} is missing: put it back from a backup"))
 }
 
 /// True if a listing without a snapshot is older than a snapshot. Before there is one nothing is
@@ -271,7 +294,7 @@ fn read_segment(
     let name = segment_name(range);
     let mut file = directory
         .open(&name)
-        .map_err(|error| StoreFault::io(&name, error))?;
+        .map_err(|error| read_fault(&name, error))?;
     let index = read_index(&mut *file, range, &name)?;
     for number in view.tip.number.max(range.0 - 1) + 1..=range.1 {
         let (offset, bytes) = index
@@ -346,9 +369,22 @@ fn read_next(directory: &dyn FileDirectory, number: u64) -> Result<Option<Vec<u8
 /// Reads a whole file.
 pub(super) fn read_file(directory: &dyn FileDirectory, name: &str) -> Result<Vec<u8>, StoreFault> {
     let io = |error| StoreFault::io(name, error);
-    let mut file = directory.open(name).map_err(io)?;
+    let mut file = directory
+        .open(name)
+        .map_err(|error| read_fault(name, error))?;
     let size = usize::try_from(file.size().map_err(io)?).unwrap_or(usize::MAX);
     file.read_at(0, size).map_err(io)
+}
+
+/// The fault of a file that is there and cannot be opened to be read.
+fn read_fault(name: &str, source: io::Error) -> StoreFault {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => StoreFault::Told(other_error(
+            "unreadable",
+            format!("{name} of the store cannot be read ({source}): give this user the right to"),
+        )),
+        _ => StoreFault::io(name, source),
+    }
 }
 
 /// Checks that the file of this commit is still there.
@@ -364,7 +400,7 @@ pub(super) fn check_base(
     let start = match read {
         Ok(start) => start,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(StoreFault::Stale),
-        Err(error) => return Err(StoreFault::io(&name, error)),
+        Err(error) => return Err(read_fault(&name, error)),
     };
     let header = CommitHeader::parse(&start, &name)?;
     let same = header.writer == tip.writer && header.hash == tip.hash;
@@ -396,6 +432,6 @@ pub(super) fn read_segment_index(
     let name = segment_name(range);
     let mut file = directory
         .open(&name)
-        .map_err(|error| StoreFault::io(&name, error))?;
+        .map_err(|error| read_fault(&name, error))?;
     read_index(&mut *file, range, &name)
 }

@@ -99,8 +99,22 @@ fn a_torn_or_edited_file_is_named() {
     }
 }
 
+/// Symptom: a store without its first commit, or without those behind its last segment, was said
+/// to be packed, or not to be reached: "try again", for ever. Cause: an opening took every missing
+/// file for one that is packed meanwhile. Fix: where the files stay the same, it is lost.
 #[test]
 fn a_missing_commit_is_named() {
+    let place = make_store(2);
+    fs::remove_file(place.path().join("000000000000.commit")).unwrap();
+    check_corrupt(place.path(), "000000000000.commit is missing");
+    let place = make_store(14);
+    for entry in fs::read_dir(place.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "commit") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    check_corrupt(place.path(), ".commit is missing: put it back");
     let place = make_store(14);
     fs::remove_file(place.path().join("000000000013.commit")).unwrap();
     check_corrupt(place.path(), "000000000013.commit is missing");
@@ -142,6 +156,27 @@ fn what_a_writer_left_behind_is_removed_and_other_files_stay() {
     }
     assert!(!left.exists() && other.exists());
     assert_eq!(read_all(place.path()).unwrap(), 14);
+}
+
+/// Symptom: the native program and the bundle waited for ever. Cause: a pipe of the name of the
+/// next commit was opened, which waits for a writer. Fix: no opening of a directory waits.
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_the_place_of_a_commit_is_refused() {
+    let place = make_store(2);
+    let pipe = place.path().join("000000000003.commit");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    assert!(read_all(place.path()).is_err());
+    #[cfg(feature = "cap-std")]
+    {
+        use threadkeep_storage::directory::{FileDirectory, GrantedDirectory};
+        let dir = cap_std::fs::Dir::open_ambient_dir(place.path(), cap_std::ambient_authority());
+        let granted = GrantedDirectory::new(dir.unwrap());
+        let mut opened = granted.open("000000000003.commit");
+        let read = opened.as_mut().map(|file| file.read_at(0, 10));
+        assert!(!matches!(read, Ok(Ok(bytes)) if !bytes.is_empty()));
+    }
 }
 
 #[test]

@@ -137,8 +137,8 @@ struct WriterWork {
 /// Symptom: of processes that opened an empty store at once on a busy machine, one was told that
 /// `000000000000.commit` does not exist. Cause: it was stopped between writing its commit 0 and
 /// linking it, others packed far beyond it, and took its temporary file for what a crash had left;
-/// the schedules had passed over every failed opening. Fix: a publisher whose temporary file is gone
-/// has lost the number, as one that finds it taken.
+/// the schedules had passed over every failed opening. Fix: a publisher whose temporary file is
+/// gone has lost the number, as one that finds it taken.
 fn was_killed(error: &StorageError) -> bool {
     matches!(error, StorageError::Unavailable { message } if message.contains(KILLED))
 }

@@ -100,8 +100,8 @@ fn fill_project(folder: &Path, threads: usize) -> String {
     last
 }
 
-/// Returns the median time of a process that must succeed. The first one fills caches; a slow one is
-/// measured a few times alone.
+/// Returns the median time of a process that must succeed. The first one fills caches; a slow one
+/// is measured a few times alone.
 fn time_process(project: &Path, arguments: &[&str], size: BenchSize) -> Duration {
     let mut times = Vec::new();
     let all = Instant::now();

@@ -113,6 +113,24 @@ fn what_cannot_be_moved_is_named() {
     assert!(project.exists(".ai/threads/store.d/notes.txt"));
 }
 
+/// Symptom: a copy put a store of plain files away under a bundle that waited for its model, whose
+/// reply was lost. Cause: the copy looks for lock files, and a bundle has none. Fix: a lease of an
+/// unknown holder stops it. A loop in a shell has no lock file either.
+#[test]
+fn a_store_in_which_a_thread_is_held_is_not_moved() {
+    let project = CliProject::new();
+    let created = project.json(&["--store", "files", "create", "--id", "talk"]);
+    assert_eq!(created["exit"], 0, "{created}");
+    let opened = project.json(&["open", "talk"]);
+    let holder = opened["holder"].as_str().expect("a holder").to_owned();
+    let to_sqlite = ["copy", "--to", "sqlite"];
+    check_refusal(&project, &to_sqlite, (4, "busy"), &holder);
+    assert!(!project.exists(".ai/threads/registry.db"));
+    project.json(&["recover", "--dead", &holder]);
+    let moved = project.json(&to_sqlite);
+    assert_eq!(moved["exit"], 0, "{moved}");
+}
+
 #[test]
 fn a_damaged_store_counts_as_before() {
     let project = CliProject::new();

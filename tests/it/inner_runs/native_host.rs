@@ -158,6 +158,27 @@ async fn a_run_that_is_dropped_leaves_a_thread_that_goes_on() {
     assert_sound(&*native.store);
 }
 
+/// Symptom: a run inside the component went on with a model call long after the cap on duration and
+/// its lease, and another process took its thread over and paid for the call again. Cause: an
+/// import was not told when its step ends. Fix: the request has the deadline of the step.
+#[tokio::test]
+async fn a_call_is_given_up_at_the_cap_on_duration() {
+    let model = gated_model();
+    let native = DrivenLoop::new(engine(), model.clone()).await;
+    let mut asked = draft(Some("work"));
+    asked.limits.duration = Some(1_500);
+    let thread = native.tenant.create(asked).await.unwrap().id;
+    let mut run = native.driver.begin_inner_run(&EventSink::none()).unwrap();
+    let steps = run.perform_steps(&thread, None, 9);
+    let report = tokio::time::timeout(Duration::from_secs(120), steps).await;
+    let report = report.expect("the call is given up").unwrap();
+    assert_eq!(report.status, "suspended");
+    let cause = native.tenant.get(&thread).await.unwrap().cause.unwrap();
+    assert_eq!(cause.code, "duration_exceeded");
+    assert_eq!(model.call_count(), 1);
+    assert_sound(&*native.store);
+}
+
 /// Policy and ceilings hold for the calls of the component's own loop as for those of the driver.
 #[tokio::test]
 async fn a_run_keeps_to_the_policy() {

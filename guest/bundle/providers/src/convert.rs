@@ -2,7 +2,7 @@
 //! file. But for the time and the request of a model they are the same in every host.
 
 use crate::exports::{library, llm, storage, types};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use threadkeep_adapters::models::{CompletionRequest, ToolSpec};
 
 threadkeep_adapters::convert_imports!();
@@ -18,6 +18,15 @@ pub fn instant(time: SystemTime) -> types::Instant {
             nanos: 0,
         },
     }
+}
+
+/// The time that is left until a deadline.
+pub fn time_until(deadline: types::Instant) -> Duration {
+    let seconds = u64::try_from(deadline.seconds).unwrap_or(0);
+    let deadline = UNIX_EPOCH + Duration::new(seconds, deadline.nanos);
+    deadline
+        .duration_since(SystemTime::now())
+        .unwrap_or_default()
 }
 
 /// Makes the request for the provider that knows the model by this name. It is whole, as each of

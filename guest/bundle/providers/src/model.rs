@@ -55,6 +55,7 @@ pub fn complete(asked: &llm::Request) -> Result<ModelCompletion, ModelFailure> {
         return Err(refuse("unknown_model", message));
     };
     let longest = spec.call_time.unwrap_or(CALL_TIME);
+    let longest = longest.min(convert::time_until(asked.deadline));
     let request = convert::request(asked, spec.name.clone());
     complete_by(&table, &spec.provider, &request, longest)
 }
