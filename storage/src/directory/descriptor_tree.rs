@@ -3,7 +3,7 @@
 
 use super::{
     DirectoryFile, DirectoryTree, EntryDetails, EntryMetadata, EntryType, FileAccess,
-    FileDirectory, TreeFile, TreePlace, check_entry_name,
+    FileDirectory, TreeFile, TreePlace, check_entry_name, check_no_pipe,
 };
 use std::fs::File;
 use std::io::{self, ErrorKind};
