@@ -19,6 +19,13 @@ struct PlayedStep {
     answer: &'static str,
 }
 
+/// The beginning of a resume without a message: the threads after it, the successor last, and the
+/// entry of the tip.
+struct PlayedSuccessor {
+    threads: Vec<Thread>,
+    entry: (&'static str, Entry),
+}
+
 /// A project that knows the threads of the steps so far.
 #[derive(Default)]
 struct PlayedProject {
@@ -27,8 +34,7 @@ struct PlayedProject {
     entries: RefCell<Vec<(&'static str, Entry)>>,
     inputs: RefCell<Vec<Option<String>>>,
     waits: Cell<u32>,
-    /// The successor and the entry of the tip with which a resume without a message begins.
-    successor: RefCell<Option<(Vec<Thread>, (&'static str, Entry))>>,
+    successor: RefCell<Option<PlayedSuccessor>>,
     refreshed: RefCell<Vec<String>>,
 }
 
@@ -171,7 +177,7 @@ impl InnerRuns for PlayedProject {
     }
 
     async fn begin_resumed(&self, _: &str, _: &str) -> CallResult<Thread> {
-        let Some((threads, entry)) = self.successor.take() else {
+        let Some(PlayedSuccessor { threads, entry }) = self.successor.take() else {
             let details = r#"{"field":"input","value":"","problem":"is missing"}"#;
             let words = ("input is missing".to_owned(), String::new());
             let refusal =
@@ -408,10 +414,10 @@ fn a_cancelled_thread_that_is_resumed_without_a_message_goes_on_in_a_successor()
         answer: r#"{"state":"finished","thread":"b","status":"completed","steps":1}"#,
     }];
     let project = play(steps, first);
-    let begun = (
-        vec![old, thread("b", 0, "suspended", 0)],
-        ("a", entry(4, resumed)),
-    );
+    let begun = PlayedSuccessor {
+        threads: vec![old, thread("b", 0, "suspended", 0)],
+        entry: ("a", entry(4, resumed)),
+    };
     project.successor.replace(Some(begun));
     let (mut screen, out, err) = screen(false, false);
     let order = RunOrder {
