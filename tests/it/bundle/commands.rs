@@ -148,7 +148,7 @@ fn both_programs_say_the_same() {
     }
 }
 
-/// Symptom: `resume` of a thread that was ended before its first call did nothing, and ended with 1.
+/// Symptom: `resume` of a thread that was ended before its first call did nothing and ended with 1.
 #[test]
 fn a_cancelled_thread_goes_on_in_a_successor_without_a_message() {
     let Some(bundle) = BundleProject::new() else {

@@ -154,16 +154,18 @@ const SET_UPS: [(&str, &str, &[&str], &str); 7] = [
 ];
 
 const BAD_ADDRESS: &str = "providers: {p: {wire: openai, base_url: \"ftp://127.0.0.1/v1\"}}\n\
-    models: {m: {provider: p, window: 32000, output: 1000, prices: {input: \"1\", output: \"2\"}}}\n\
+    models: {m: {provider: p, window: 32000, output: 1000, prices: {input: \"1\", \
+    output: \"2\"}}}\n\
     tiers: {default: m}\n";
 
 const NO_SCRIPT: &str = "providers: {p: {wire: scripted, file: none.json}}\n\
-    models: {m: {provider: p, window: 32000, output: 1000, prices: {input: \"1\", output: \"2\"}}}\n\
+    models: {m: {provider: p, window: 32000, output: 1000, prices: {input: \"1\", \
+    output: \"2\"}}}\n\
     tiers: {default: m}\n";
 
 /// Symptom: a command whose model could not be called made a thread, which it suspended. Cause: the
-/// provider was made by the first call. Fix: it is made before anything is created, from a rehearsal
-/// over a store in memory.
+/// provider was made by the first call. Fix: it is made before anything is created, from a
+/// rehearsal over a store in memory.
 #[test]
 fn a_broken_set_up_makes_no_thread() {
     let Some(bundle) = BundleProject::new() else {
