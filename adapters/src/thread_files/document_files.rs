@@ -250,10 +250,6 @@ impl<R: DocumentRecords> DocumentFiles<'_, R> {
     ///
     /// # Errors
     /// If the thread cannot be read, or its directory is none of this user's.
-    #[expect(
-        clippy::type_complexity,
-        reason = "a pair that each caller takes apart"
-    )]
     pub fn open_directory(
         &self,
         thread: &str,

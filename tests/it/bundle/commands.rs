@@ -45,7 +45,7 @@ fn run_bundle(directory: &Path, granted: &[&str], arguments: &str, input: &str) 
 }
 
 /// Command lines in their order, the exit code of each, and words of what it prints.
-const LINES: [(&str, i32, &str); 27] = [
+const LINES: [(&str, i32, &str); 32] = [
     ("list", 0, "there is no store yet"),
     ("show a", 1, "this project has no store yet"),
     ("run hello --id a", 0, "Hello from a script."),
@@ -79,6 +79,15 @@ const LINES: [(&str, i32, &str); 27] = [
     ("cancel d", 0, "cancelled"),
     ("kill d", 1, "has ended"),
     ("recover", 0, "nothing to recover"),
+    ("recover --dead nobody", 0, "no run is held by nobody"),
+    ("recover --dead=", 2, "--dead names no holder"),
+    ("resume a", 1, "give the message to go on with"),
+    ("resume d", 1, "give the message to go on with"),
+    (
+        "run hello --provider scripted:a",
+        2,
+        "wasmtime run --env THREADKEEP_PROVIDER=",
+    ),
     ("doctor", 2, "the native program has it"),
     ("list --project elsewhere", 2, "--dir DIR::/"),
 ];
@@ -120,6 +129,12 @@ fn both_programs_say_the_same() {
         "cancel c",
         "approve c",
         "transcript nobody",
+        "resume a",
+        "create --id i",
+        "resume i",
+        "run hello --id j --turns 0",
+        "resume j",
+        "recover --dead nobody",
     ] {
         let ours = run_bundle(bundle.project.path(), &GRANTED, line, "");
         let mut arguments: Vec<&str> = line.split(' ').collect();
@@ -131,6 +146,33 @@ fn both_programs_say_the_same() {
         assert_eq!(ours.out, theirs.out, "{line}");
         assert_eq!(err, theirs.err, "{line}");
     }
+}
+
+/// Symptom: `resume` of a thread that was ended before its first call did nothing and ended with 1.
+#[test]
+fn a_cancelled_thread_goes_on_in_a_successor_without_a_message() {
+    let Some(bundle) = BundleProject::new() else {
+        return;
+    };
+    let directory = bundle.project.path();
+    for (id, end, had) in [
+        ("c", "cancel", "had been cancelled"),
+        ("k", "kill", "had been killed"),
+    ] {
+        run_bundle(directory, &GRANTED, &format!("create hello --id {id}"), "");
+        run_bundle(directory, &GRANTED, &format!("{end} {id}"), "");
+        let line = format!("resume {id} --json");
+        let resumed = run_bundle(directory, &GRANTED, &line, "");
+        assert_eq!(resumed.code, Some(0), "{resumed:?}");
+        let answer: serde_json::Value = serde_json::from_str(&resumed.out).unwrap();
+        assert_eq!(answer["resumed"], true, "{answer}");
+        assert_eq!(answer["old_thread_id"], id, "{answer}");
+        assert_eq!(answer["text"], "Hello from a script.", "{answer}");
+        let new = answer["new_thread_id"].as_str().unwrap();
+        let begin = format!("{id} {had}: going on in {new}\nrun 1 of {new}\n");
+        assert!(resumed.err.contains(&begin), "{resumed:?}");
+    }
+    bundle.assert_sound();
 }
 
 #[test]
@@ -221,7 +263,11 @@ fn a_directory_that_is_not_granted_is_named_with_the_command() {
         return;
     };
     for (granted, code, words) in [
-        (&[][..], 1, "wasmtime run --dir DIR::/ threadkeep.wasm"),
+        (
+            &[][..],
+            1,
+            "wasmtime run --dir DIR::/ threadkeep-offline.wasm",
+        ),
         (&["--dir", ".ai::/"], 1, "no directory .ai"),
     ] {
         let end = run_bundle(bundle.project.path(), granted, "list", "");

@@ -121,3 +121,88 @@ fn models_that_the_bundle_cannot_call() {
     }
     bundle.assert_sound();
 }
+
+/// The text of `models.yaml`, a bundle, options of the command, and words that a person reads.
+const SET_UPS: [(&str, &str, &[&str], &str); 7] = [
+    ("", ONLINE, &["-S", "http"], "--env OPENAI_API_KEY"),
+    (
+        "",
+        OFFLINE,
+        &["--env", "OPENAI_API_KEY=sk-0123456789"],
+        "wasmtime run -S http --dir .::/",
+    ),
+    (
+        "",
+        OFFLINE,
+        &["--env", "THREADKEEP_PROVIDER=scripted:none.json"],
+        "there is no file none.json",
+    ),
+    (
+        "",
+        OFFLINE,
+        &["--env", "THREADKEEP_PROVIDER=foo:bar"],
+        "scripted:FILE",
+    ),
+    (
+        "",
+        OFFLINE,
+        &["--env", "THREADKEEP_PROVIDER=scripted:"],
+        "scripted:FILE",
+    ),
+    (BAD_ADDRESS, ONLINE, &["-S", "http"], "base_url"),
+    (NO_SCRIPT, OFFLINE, &[], "none.json"),
+];
+
+const BAD_ADDRESS: &str = "providers: {p: {wire: openai, base_url: \"ftp://127.0.0.1/v1\"}}\n\
+    models: {m: {provider: p, window: 32000, output: 1000, prices: {input: \"1\", \
+    output: \"2\"}}}\n\
+    tiers: {default: m}\n";
+
+const NO_SCRIPT: &str = "providers: {p: {wire: scripted, file: none.json}}\n\
+    models: {m: {provider: p, window: 32000, output: 1000, prices: {input: \"1\", \
+    output: \"2\"}}}\n\
+    tiers: {default: m}\n";
+
+/// Symptom: a command whose model could not be called made a thread, which it suspended. Cause: the
+/// provider was made by the first call. Fix: it is made before anything is created, from a
+/// rehearsal over a store in memory.
+#[test]
+fn a_broken_set_up_makes_no_thread() {
+    let Some(bundle) = BundleProject::new() else {
+        return;
+    };
+    for (models, file, options, words) in SET_UPS {
+        if !models.is_empty() {
+            bundle.project.write(".ai/config/models.yaml", models);
+        }
+        let granted = [&GRANTED[..], options].concat();
+        let ended = bundle.run_granted(file, &granted, &["run", "hello"]);
+        assert_eq!(ended.code, Some(1), "{options:?}: {ended:#?}");
+        assert!(ended.err.contains(words), "{options:?}: {ended:#?}");
+        assert_eq!(ended.err.matches(words).count(), 1, "{ended:#?}");
+        assert!(ended.err.starts_with("error: "), "{ended:#?}");
+        assert!(!bundle.project.exists(".ai/threads"), "{options:?}");
+    }
+}
+
+/// Symptom: `list` found no threads, and ended with 0. Only what is not there is missing.
+#[test]
+fn a_place_of_threads_that_is_no_directory_is_not_empty() {
+    for is_link in [false, true] {
+        let Some(bundle) = BundleProject::new() else {
+            return;
+        };
+        let threads = bundle.project.path().join(".ai/threads");
+        match is_link {
+            #[cfg(unix)]
+            true => std::os::unix::fs::symlink("nowhere", threads).unwrap(),
+            _ => std::fs::write(threads, "").unwrap(),
+        }
+        for command in [&["list"][..], &["show", "one"], &["run", "hello"]] {
+            let ended = bundle.run_granted(OFFLINE, &GRANTED, command);
+            assert_eq!(ended.code, Some(1), "{command:?}: {ended:#?}");
+            let words = "/.ai/threads is a link or a file";
+            assert!(ended.err.contains(words), "{command:?}: {ended:#?}");
+        }
+    }
+}

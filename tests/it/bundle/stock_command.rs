@@ -69,6 +69,11 @@ impl BundleProject {
         binary::run_to_end(self.run_command(OFFLINE, &["--dir", ".::/"], arguments))
     }
 
+    /// Runs a command of a bundle with these options of `wasmtime run`.
+    pub fn run_granted(&self, bundle: &str, granted: &[&str], arguments: &[&str]) -> ProcessOutput {
+        binary::run_to_end(self.run_command(bundle, granted, arguments))
+    }
+
     fn run_command(&self, bundle: &str, granted: &[&str], arguments: &[&str]) -> Command {
         let mut command = Command::new(program());
         command

@@ -135,7 +135,8 @@ fn a_cancel_says_what_it_does_and_the_run_what_it_cost() {
     let cancelled = project.run(&["cancel", "away"]);
     assert_eq!(
         cancelled.out,
-        "away ends: a model call under way is dropped, tools finish first\n"
+        "away ends: a model call under way is dropped by the process that runs it, if that is the \
+         native program; tools finish first\n"
     );
     assert_eq!(cancelled.code, Some(0));
     let ran = running.wait_for_end();

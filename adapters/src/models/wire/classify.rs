@@ -26,6 +26,8 @@ pub enum ExchangeFault {
     Certificate { problem: String },
     /// No connection was made: the server does not speak TLS.
     NoTls,
+    /// No connection was made: TLS failed, and the client does not tell why.
+    TlsFailed,
     /// No answer began within this time.
     Timeout(Duration),
     /// The connection broke, before the answer began or during it.
@@ -209,6 +211,7 @@ pub(in crate::models) fn classify(fault: &ExchangeFault, url: &str) -> FaultVerd
         ExchangeFault::OutOfReach => named(Permanent, "out_of_reach"),
         ExchangeFault::Certificate { .. } => named(Permanent, "certificate"),
         ExchangeFault::NoTls => named(Permanent, "no_tls"),
+        ExchangeFault::TlsFailed => named(Permanent, "tls"),
         ExchangeFault::Timeout(_) => named(Transient, "timeout"),
         ExchangeFault::Disconnected => named(Transient, "disconnected"),
         ExchangeFault::Status { status, said, .. } => {
@@ -244,6 +247,7 @@ pub(in crate::models) fn classify(fault: &ExchangeFault, url: &str) -> FaultVerd
             | ExchangeFault::OutOfReach
             | ExchangeFault::Certificate { .. }
             | ExchangeFault::NoTls
+            | ExchangeFault::TlsFailed
     );
     FaultVerdict {
         kind,
@@ -271,6 +275,12 @@ fn fault_sentence(fault: &ExchangeFault, url: &str) -> String {
             return format!("the certificate of the server at {url} is not trusted: {problem}");
         }
         ExchangeFault::NoTls => return format!("the server at {url} does not speak https"),
+        ExchangeFault::TlsFailed => {
+            return format!(
+                "no secure connection to the server at {url} was made: its certificate is not \
+                 trusted, or it does not speak https"
+            );
+        }
         ExchangeFault::Timeout(after) => {
             return format!("the provider did not begin to answer within {after:?}");
         }
@@ -340,6 +350,10 @@ pub(in crate::models) fn advice(fault: &ExchangeFault, path: &str) -> Option<&'s
         ExchangeFault::Status {
             status: 401 | 403, ..
         } => Some("look at the provider's key: threadkeep doctor says where it comes from"),
+        ExchangeFault::TlsFailed => Some(
+            "look at base_url: http:// if that is meant, else a server whose certificate a public \
+             authority has signed",
+        ),
         ExchangeFault::NoTls => Some("write http:// in base_url, if that is meant"),
         ExchangeFault::OutOfReach => Some(
             "if it is meant, the operator grants the provider with `private: true` in the policy",

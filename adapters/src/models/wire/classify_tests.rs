@@ -234,6 +234,8 @@ fn everything_else() {
         "certificate",
         false,
     );
+    check(ExchangeFault::NoTls, Permanent, "no_tls", false);
+    check(ExchangeFault::TlsFailed, Permanent, "tls", false);
     check(ExchangeFault::Timeout(wait), Transient, "timeout", true);
     check(ExchangeFault::Disconnected, Transient, "disconnected", true);
     check(

@@ -1,5 +1,6 @@
 //! The host of commands: the directory that is granted as `/`, and what the process was given.
 
+use crate::calls::bundle_host::{self, FileUse};
 use crate::granted_project::GrantedProject;
 use std::fs;
 use std::io::{BufRead, ErrorKind, stdin};
@@ -12,11 +13,10 @@ use threadkeep_cli::threads::CommandHost;
 /// The directory of the project.
 const ROOT: &str = "/";
 
-/// The command line that grants the directory and runs a command in it.
-const GRANT_HINT: &str = "wasmtime run --dir DIR::/ threadkeep.wasm COMMAND";
-
 /// The host of one command.
-pub struct BundleHost;
+pub struct BundleHost {
+    file: FileUse,
+}
 
 impl BundleHost {
     /// Makes the host. Refuses options that need a native host, and a process without a directory.
@@ -24,8 +24,14 @@ impl BundleHost {
     /// # Errors
     /// A fault that names the option, or shows how to grant a directory.
     pub fn new(common: CommonArgs) -> Result<Self, CommandFault> {
+        let host = Self {
+            file: bundle_host::begin_command(),
+        };
+        let grant = host.command_line("", "DIR", "COMMAND");
+        let provider = "--env THREADKEEP_PROVIDER=scripted:FILE ";
+        let provider = host.command_line(provider, "DIR", "COMMAND");
         for (given, option, instead) in [
-            (common.project.is_some(), "--project", GRANT_HINT),
+            (common.project.is_some(), "--project", grant.as_str()),
             (
                 matches!(common.store, Some(StoreKind::Sqlite | StoreKind::Memory)),
                 "--store",
@@ -37,12 +43,7 @@ impl BundleHost {
                 "leave it out: the bundle has the caps of the preset local; the native program \
                  takes a policy",
             ),
-            (
-                common.provider.is_some(),
-                "--provider",
-                "wasmtime run --env THREADKEEP_PROVIDER=scripted:FILE --dir DIR::/ \
-                 threadkeep.wasm COMMAND",
-            ),
+            (common.provider.is_some(), "--provider", provider.as_str()),
         ] {
             if given {
                 let message = format!("this build of threadkeep does not take {option}");
@@ -50,27 +51,37 @@ impl BundleHost {
             }
         }
         match fs::metadata(ROOT) {
-            Ok(_) => Ok(Self),
+            Ok(_) => Ok(host),
             Err(_) => Err(
-                CommandFault::new("no-directory", "no directory is granted as /")
-                    .with_hint(GRANT_HINT),
+                CommandFault::new("no-directory", "no directory is granted as /").with_hint(grant),
             ),
         }
+    }
+
+    /// Returns the command line that grants a directory and runs a command in it; `options` are
+    /// further ones of `wasmtime run`, each with a space after it.
+    fn command_line(&self, options: &str, directory: &str, command: &str) -> String {
+        let FileUse {
+            options: needed,
+            file,
+        } = &self.file;
+        format!("wasmtime run {needed}{options}--dir {directory}::/ {file} {command}")
     }
 
     /// Opens the project. Refuses a directory without `.ai`.
     fn open_project(&self, creates: bool) -> Result<GrantedProject, CommandFault> {
         let ai = Path::new(ROOT).join(".ai");
         match fs::symlink_metadata(&ai) {
-            Ok(found) if found.is_dir() => Ok(GrantedProject::new(Path::new(ROOT), creates)),
+            Ok(found) if found.is_dir() => GrantedProject::open(Path::new(ROOT), creates),
             Ok(_) => Err(CommandFault::new("no-project", "/.ai is no directory")
                 .with_hint("put the directory itself there")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let message = "the granted directory is no project: it has no directory .ai";
-                Err(CommandFault::new("no-project", message).with_hint(
-                    "write .ai/directives/NAME.md there, or grant another directory: wasmtime run \
-                     --dir DIR::/ threadkeep.wasm COMMAND; the command demo makes one",
-                ))
+                let grant = self.command_line("", "DIR", "COMMAND");
+                Err(CommandFault::new("no-project", message).with_hint(format!(
+                    "write .ai/directives/NAME.md there, or grant another directory: {grant}; the \
+                     command demo makes one"
+                )))
             }
             Err(error) => Err(CommandFault::new("io", format!("/.ai: {error}"))),
         }
@@ -93,9 +104,10 @@ impl CommandHost for BundleHost {
         self.open_project(true)
     }
 
-    /// The component is composed with one store, so nothing can be tried elsewhere.
     fn open_rehearsal(&self) -> Result<Option<GrantedProject>, CommandFault> {
-        Ok(None)
+        // What is wrong with the place of the store comes before anything is tried.
+        self.open_project(false)?;
+        Ok(Some(GrantedProject::rehearse(Path::new(ROOT))))
     }
 
     fn read_image(&self, _: &Path) -> Result<Vec<u8>, CommandFault> {
@@ -110,9 +122,9 @@ impl CommandHost for BundleHost {
             let found = fs::read(root.join(path));
             if found.is_ok_and(|bytes| bytes != text.as_bytes()) {
                 let message = format!("{path} is there already, and is not the demo's");
-                return Err(CommandFault::usage(message).with_hint(
-                    "grant an empty directory: wasmtime run --dir SCRATCH::/ threadkeep.wasm demo",
-                ));
+                let grant = self.command_line("", "SCRATCH", "demo");
+                return Err(CommandFault::usage(message)
+                    .with_hint(format!("grant an empty directory: {grant}")));
             }
         }
         for (path, text) in files {

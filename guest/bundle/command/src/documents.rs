@@ -16,6 +16,7 @@ use threadkeep_adapters::thread_files::{
     triggers_of_stop, usage_lines,
 };
 use threadkeep_cli::contract::{CallError, Thread};
+use threadkeep_cli::exit::CommandFault;
 use threadkeep_storage::directory::{DescriptorTree, DirectoryTree, open_child_tree};
 use threadkeep_units::status::has_ended;
 use threadkeep_units::thread_path::{PathPart, ThreadPath};
@@ -137,6 +138,21 @@ impl TenantLibrary for ComponentLibrary {
 
     fn names(&self, kind: &str) -> Result<Vec<String>, LibraryError> {
         library::names(kind).map_err(to_library_error)
+    }
+}
+
+/// Refuses settings of checkpoints that would not take effect.
+///
+/// # Errors
+/// The file of settings that is malformed, or the key that is not valid.
+pub fn check_checkpoint_settings() -> Result<(), CommandFault> {
+    match CheckpointSettings::load(&ComponentLibrary) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let message = format!(".ai/config/{SETTINGS_NAME}.yaml: {error}");
+            Err(CommandFault::new("invalid", message)
+                .with_hint("docs/checkpoints.md has every key"))
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! The project in the granted directory: the calls of commands, over the component's interfaces.
 
 use crate::calls::{
-    ConvertRecord, call, call_plain, clock, continuation, history, ledger, library, maintenance,
-    random, registry, runner, transcript, types,
+    ConvertRecord, bundle_host, call, call_plain, clock, continuation, history, ledger, library,
+    llm, maintenance, random, registry, runner, transcript, types,
 };
-use crate::documents::{BundleDocuments, DocumentFault};
+use crate::documents::{BundleDocuments, DocumentFault, check_checkpoint_settings};
 use std::cell::RefCell;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -39,6 +41,8 @@ const WAIT_TIME_MAX: Duration = Duration::from_secs(30);
 pub struct GrantedProject {
     /// True if it has no store, and none is to be made: no call is made then.
     is_empty: bool,
+    /// True over an empty store in memory, for as long as this is open.
+    is_rehearsal: bool,
     /// The directory that is granted.
     root: PathBuf,
     /// The documents of its threads, opened at first use: only then there is a directory for them.
@@ -46,12 +50,26 @@ pub struct GrantedProject {
 }
 
 impl GrantedProject {
-    /// The project in this directory.
-    pub fn new(root: &Path, creates: bool) -> Self {
-        let threads = root.join(".ai").join("threads");
-        let is_there = |name: &&str| std::fs::symlink_metadata(threads.join(name)).is_ok();
+    /// Opens the project in this directory; `creates` if a missing store is to be made.
+    ///
+    /// # Errors
+    /// If the place of the store cannot be looked at, or is no directory.
+    pub fn open(root: &Path, creates: bool) -> Result<Self, CommandFault> {
+        let has_store = find_store(root)?;
+        Ok(Self {
+            is_empty: !creates && !has_store,
+            is_rehearsal: false,
+            root: root.to_owned(),
+            documents: RefCell::default(),
+        })
+    }
+
+    /// Opens the project over an empty store in memory, until the value is dropped.
+    pub fn rehearse(root: &Path) -> Self {
+        bundle_host::set_rehearsal(true);
         Self {
-            is_empty: !creates && !STORE_NAMES.iter().any(is_there),
+            is_empty: false,
+            is_rehearsal: true,
             root: root.to_owned(),
             documents: RefCell::default(),
         }
@@ -94,6 +112,42 @@ impl GrantedProject {
             "{}",
         )))
     }
+}
+
+impl Drop for GrantedProject {
+    fn drop(&mut self) {
+        if self.is_rehearsal {
+            bundle_host::set_rehearsal(false);
+        }
+    }
+}
+
+/// Returns true if the project has a store. Only what is not there is missing: a place that cannot
+/// be looked at may have one.
+fn find_store(root: &Path) -> Result<bool, CommandFault> {
+    let threads = root.join(".ai").join("threads");
+    let unreadable = |path: &Path, error: &io::Error| {
+        CommandFault::new("io", format!("{} cannot be read: {error}", path.display()))
+    };
+    match fs::symlink_metadata(&threads) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => {
+            let message = format!("{} is a link or a file", threads.display());
+            return Err(CommandFault::new("not-a-directory", message)
+                .with_hint("put the directory itself there"));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(unreadable(&threads, &error)),
+    }
+    for name in STORE_NAMES {
+        let store = threads.join(name);
+        match fs::symlink_metadata(&store) {
+            Ok(_) => return Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(unreadable(&store, &error)),
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the error of a call that made something, if nobody knows whether it did.
@@ -304,7 +358,7 @@ impl ProjectThreads for GrantedProject {
     }
 
     fn is_memory_only(&self) -> bool {
-        false
+        self.is_rehearsal
     }
 
     fn now(&self) -> UnixTime {
@@ -381,16 +435,24 @@ fn sweep_thread(thread: &str) -> CallResult<Vec<UnreadableThread>> {
 
 impl ThreadRuns for GrantedProject {
     fn check_settings(&self) -> Result<(), CommandFault> {
-        Ok(())
+        check_checkpoint_settings()
     }
 
     fn check_room(&self) -> Result<(), CommandFault> {
         Ok(())
     }
 
-    /// The provider of a model is made by its first call.
-    fn check_model(&self, _: &str) -> Result<(), CommandFault> {
-        Ok(())
+    fn check_model(&self, model: &str) -> Result<(), CommandFault> {
+        let Err(failure) = bundle_host::check_model(model) else {
+            return Ok(());
+        };
+        let fault = CommandFault::new(&failure.code, failure.message);
+        Err(match failure.code.as_str() {
+            "provider_setup" | "unknown_model" => fault.with_hint(
+                "`threadkeep doctor` of the native program shows every provider and what it lacks",
+            ),
+            _ => fault,
+        })
     }
 
     async fn recover_runs(&self, dead: &[String]) -> Result<RecoveredRuns, CommandFault> {
@@ -447,6 +509,24 @@ fn recover_pages(dead: &[String], recovered: &mut RecoveredRuns) -> CallResult<V
 }
 
 impl InnerRuns for GrantedProject {
+    async fn begin_resumed(&self, thread: &str, holder: &str) -> CallResult<Thread> {
+        let handle = call_plain(|| runner::resume(thread, None, holder, holder, None))?;
+        // The loop would take the step for one that was lost under way: it is given back unsent.
+        let unsent = runner::Outcome::Stopped(llm::LlmError {
+            kind: "cancelled".to_owned(),
+            code: "resumed".to_owned(),
+            message: "the run goes on at once".to_owned(),
+            retry: None,
+            sent: false,
+            refused: false,
+            usage: None,
+            partial: String::new(),
+        });
+        let (id, step) = (&handle.step.thread, handle.step.version);
+        call_plain(|| runner::submit(id, handle.token, step, &unsent, 0))?;
+        self.get(id).await
+    }
+
     async fn run_inside(
         &self,
         thread: &str,

@@ -2,7 +2,9 @@
 //! file. But for the time and the request of a model they are the same in every host.
 
 use crate::exports::{library, llm, storage, types};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+#[cfg(feature = "http")]
+use std::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
 use threadkeep_adapters::models::{CompletionRequest, ToolSpec};
 
 threadkeep_adapters::convert_imports!();
@@ -21,6 +23,7 @@ pub fn instant(time: SystemTime) -> types::Instant {
 }
 
 /// The time that is left until a deadline.
+#[cfg(feature = "http")]
 pub fn time_until(deadline: types::Instant) -> Duration {
     let seconds = u64::try_from(deadline.seconds).unwrap_or(0);
     let deadline = UNIX_EPOCH + Duration::new(seconds, deadline.nanos);

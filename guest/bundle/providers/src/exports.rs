@@ -3,7 +3,7 @@
 use crate::{convert, file_tools, model, project, replies};
 use threadkeep_adapters::library::{LibraryError, NAMES_MAX, TenantLibrary as _};
 use threadkeep_adapters::models::FailureKind;
-use threadkeep_storage::{BoundedRecords, StorageBackend as _};
+use threadkeep_storage::BoundedRecords;
 
 mod bindings {
     #![allow(
@@ -144,8 +144,10 @@ impl llm::Guest for BundleProviders {
                 ))
             }
             Err(failure) => {
-                // The answer of `run` says that the run is suspended, and not why.
-                if failure.kind == FailureKind::Permanent && !failure.sent {
+                // The answer of `runner.run` says that the run is suspended, and not why; a command
+                // says it.
+                let is_setup = failure.kind == FailureKind::Permanent && !failure.sent;
+                if is_setup && !replies::is_command() {
                     eprintln!("threadkeep: {}", failure.message);
                 }
                 Err(convert::failure_to_wit(&failure))
@@ -161,6 +163,26 @@ impl tools::Guest for BundleProviders {
 }
 
 impl bundle_host::Guest for BundleProviders {
+    fn begin_command() -> bundle_host::FileUse {
+        replies::begin_command();
+        bundle_host::FileUse {
+            options: project::FILE_OPTIONS.to_owned(),
+            file: project::FILE_NAME.to_owned(),
+        }
+    }
+
+    fn set_rehearsal(rehearses: bool) {
+        project::set_rehearsal(rehearses);
+    }
+
+    fn check_model(model: String) -> Result<(), bundle_host::ModelFault> {
+        let made = model::make_provider(&model);
+        made.map(drop).map_err(|failure| bundle_host::ModelFault {
+            code: failure.code,
+            message: failure.message,
+        })
+    }
+
     fn take_replies() -> Vec<bundle_host::Reply> {
         replies::take_replies()
     }

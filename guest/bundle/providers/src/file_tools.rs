@@ -1,7 +1,7 @@
 //! Calls of the file tools, which read below the granted directory and see no `.ai`.
 
 use crate::exports::types;
-use crate::project::{self, NO_DIRECTORY};
+use crate::project;
 use threadkeep_adapters::file_tools::{
     FileAnswer, GrantedFiles, StopFlag, bound_result, find_file_tool,
 };
@@ -29,7 +29,7 @@ pub fn call(call: types::ToolCall) -> types::ToolOutcome {
 
 fn run(name: &str, arguments: &str) -> Result<FileAnswer, String> {
     let tool = find_file_tool(name)?;
-    let root = project::root_tree().ok_or_else(|| NO_DIRECTORY.to_owned())?;
+    let root = project::root_tree().ok_or_else(project::describe_missing_directory)?;
     let grant = GrantedFiles::new(Box::new(root));
     tool.run(&grant, arguments, &StopFlag::default())
 }

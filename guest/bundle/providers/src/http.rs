@@ -43,7 +43,26 @@ pub fn complete<W: ModelWire>(
     let last = Instant::now() + longest;
     let send = |body: Vec<u8>| std::future::ready(send_request(profile, &body, last));
     let exchange = profile.exchange::<W, _, _, _, _>(request, &|_| {}, send);
-    crate::model::block_on(exchange)
+    crate::model::block_on(exchange).map_err(|failure| {
+        let is_late = matches!(failure.code.as_str(), "timeout" | "stalled");
+        match is_late && Instant::now() >= last {
+            true => name_call_time(failure, longest),
+            false => failure,
+        }
+    })
+}
+
+/// Names the time of the whole call as the one that is over, as the native host does: the wire
+/// knows only the times of its own waits.
+fn name_call_time(failure: ModelFailure, longest: Duration) -> ModelFailure {
+    let seconds = longest.as_secs();
+    ModelFailure {
+        code: "timeout".to_owned(),
+        message: format!(
+            "the model's reply was not whole after {seconds} s, the time of this call"
+        ),
+        ..failure
+    }
 }
 
 fn send_request(
@@ -60,8 +79,8 @@ fn send_request(
     let _ = options.set_connect_timeout(Some(nanos(times.connect)));
     let _ = options.set_first_byte_timeout(Some(nanos(times.answer)));
     let _ = options.set_between_bytes_timeout(Some(nanos(times.idle)));
-    let response =
-        outgoing_handler::handle(request, Some(options)).map_err(|code| send_fault(&code))?;
+    let response = outgoing_handler::handle(request, Some(options));
+    let response = response.map_err(|code| send_fault(&code, times.answer))?;
     // Where the body cannot be written, the response says why.
     if write_body(&outgoing, body, deadline).is_ok() {
         let _ = OutgoingBody::finish(outgoing, None);
@@ -130,7 +149,7 @@ fn await_response(
     loop {
         match response.get() {
             Some(Ok(Ok(response))) => return Ok(response),
-            Some(Ok(Err(code))) => return Err(send_fault(&code)),
+            Some(Ok(Err(code))) => return Err(send_fault(&code, longest)),
             Some(Err(())) => return Err(ExchangeFault::Disconnected),
             None => await_until(&response.subscribe(), deadline)
                 .ok_or(ExchangeFault::Timeout(longest))?,
@@ -147,26 +166,31 @@ fn await_until(ready: &Pollable, deadline: Instant) -> Option<()> {
 }
 
 /// The fault of a request that was not sent as a whole: nothing was sent if no connection was made.
-fn send_fault(code: &ErrorCode) -> ExchangeFault {
-    match code {
-        ErrorCode::DnsTimeout
-        | ErrorCode::DnsError(_)
-        | ErrorCode::DestinationNotFound
-        | ErrorCode::DestinationUnavailable
-        | ErrorCode::DestinationIpProhibited
-        | ErrorCode::DestinationIpUnroutable
-        | ErrorCode::ConnectionRefused
-        | ErrorCode::ConnectionTimeout
-        | ErrorCode::ConnectionLimitReached
-        | ErrorCode::HttpRequestDenied
-        | ErrorCode::HttpRequestUriInvalid
-        | ErrorCode::TlsProtocolError => ExchangeFault::Connect {
-            problem: code.to_string(),
-        },
-        ErrorCode::TlsCertificateError => ExchangeFault::Certificate {
-            problem: code.to_string(),
-        },
-        _ => ExchangeFault::Disconnected,
+/// `longest` is the time that the host was given for the answer to begin.
+fn send_fault(code: &ErrorCode, longest: Duration) -> ExchangeFault {
+    let problem = match code {
+        ErrorCode::DnsTimeout => "the name of the server was not resolved in time",
+        ErrorCode::DnsError(_) => "the name of the server cannot be resolved",
+        ErrorCode::DestinationNotFound => "there is no such server",
+        ErrorCode::DestinationUnavailable => "the server is not there",
+        ErrorCode::DestinationIpProhibited => "the host does not let its address be reached",
+        ErrorCode::DestinationIpUnroutable => "no route leads to its address",
+        ErrorCode::ConnectionRefused => "the connection was refused",
+        ErrorCode::ConnectionTimeout => "no connection was made in time",
+        ErrorCode::ConnectionLimitReached => "the host makes no more connections",
+        ErrorCode::HttpRequestDenied => "the host does not let the request be sent",
+        ErrorCode::HttpRequestUriInvalid => "the host takes no such address",
+        // `wasmtime` answers this for a certificate that it does not trust, too.
+        ErrorCode::TlsProtocolError
+        | ErrorCode::TlsCertificateError
+        | ErrorCode::TlsAlertReceived(_) => return ExchangeFault::TlsFailed,
+        ErrorCode::HttpResponseTimeout | ErrorCode::ConnectionReadTimeout => {
+            return ExchangeFault::Timeout(longest);
+        }
+        _ => return ExchangeFault::Disconnected,
+    };
+    ExchangeFault::Connect {
+        problem: problem.to_owned(),
     }
 }
 

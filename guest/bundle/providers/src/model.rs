@@ -1,6 +1,6 @@
 //! Model calls: answers of a script, or of the provider that the project's `models.yaml` names.
 
-use crate::project::{self, NO_DIRECTORY, PROVIDER_VARIABLE};
+use crate::project::{self, PROVIDER_VARIABLE};
 use crate::{convert, exports::llm};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -29,43 +29,83 @@ struct AnthropicWire;
 /// Beginning of the value of [`PROVIDER_VARIABLE`]; the file of the script follows.
 const SCRIPTED: &str = "scripted:";
 
+/// The provider of a model, made and not called.
+pub enum ModelCaller {
+    /// A script answers.
+    Script(Arc<ScriptedModel>),
+    /// A provider answers over HTTP.
+    #[cfg(feature = "http")]
+    Http(WireProtocol, Arc<ProviderProfile>),
+}
+
+/// A model that can be called.
+pub struct ReadyModel {
+    caller: ModelCaller,
+    /// The name by which the provider knows the model.
+    name: String,
+    /// The longest time of one call.
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(dead_code, reason = "a script has no bound")
+    )]
+    longest: Duration,
+}
+
 /// Makes one model call.
 pub fn complete(asked: &llm::Request) -> Result<ModelCompletion, ModelFailure> {
+    let ready = make_provider(&asked.model)?;
+    let request = convert::request(asked, ready.name);
+    #[cfg(feature = "http")]
+    let longest = ready.longest.min(convert::time_until(asked.deadline));
+    match ready.caller {
+        ModelCaller::Script(script) => answer_from(&script, &request),
+        #[cfg(feature = "http")]
+        ModelCaller::Http(WireProtocol::Anthropic, profile) => {
+            crate::http::complete::<AnthropicWire>(&profile, &request, longest)
+        }
+        #[cfg(feature = "http")]
+        ModelCaller::Http(_, profile) => {
+            crate::http::complete::<OpenAiWire>(&profile, &request, longest)
+        }
+    }
+}
+
+/// Makes the provider of a model or tier, without calling it.
+///
+/// # Errors
+/// The failure that a run is suspended with.
+pub fn make_provider(model: &str) -> Result<ReadyModel, ModelFailure> {
     if let Some(provider) = project::environment().get(PROVIDER_VARIABLE) {
-        let Some(file) = provider.strip_prefix(SCRIPTED) else {
+        let file = provider.strip_prefix(SCRIPTED);
+        let Some(file) = file.filter(|file| !file.is_empty()) else {
             let message = format!(
                 "{PROVIDER_VARIABLE} is {provider:?}; it is scripted:FILE, with the path of a file \
                  of answers below the granted directory"
             );
-            return Err(refuse("provider_setup", message));
+            return Err(refuse("provider_variable", message));
         };
-        let script = kept_script(file, || read_granted_script(file))?;
-        let model = asked.model.clone();
-        return answer_from(&script, &convert::request(asked, model));
+        return Ok(ReadyModel {
+            caller: ModelCaller::Script(kept_script(file, || read_granted_script(file))?),
+            name: model.to_owned(),
+            longest: CALL_TIME,
+        });
     }
     let library = project::library();
     let table = library
         .models()
         .map_err(|error| provider_failure("models", &error))?;
-    let Some(spec) = table.resolve(&asked.model) else {
-        let message = format!(
-            "there is no model {} in .ai/config/models.yaml",
-            asked.model
-        );
+    let Some(spec) = table.resolve(model) else {
+        let message = format!("there is no model {model} in .ai/config/models.yaml");
         return Err(refuse("unknown_model", message));
     };
-    let longest = spec.call_time.unwrap_or(CALL_TIME);
-    let longest = longest.min(convert::time_until(asked.deadline));
-    let request = convert::request(asked, spec.name.clone());
-    complete_by(&table, &spec.provider, &request, longest)
+    Ok(ReadyModel {
+        caller: make_caller(&table, &spec.provider)?,
+        name: spec.name.clone(),
+        longest: spec.call_time.unwrap_or(CALL_TIME),
+    })
 }
 
-fn complete_by(
-    table: &ModelTable,
-    provider: &str,
-    request: &CompletionRequest,
-    longest: Duration,
-) -> Result<ModelCompletion, ModelFailure> {
+fn make_caller(table: &ModelTable, provider: &str) -> Result<ModelCaller, ModelFailure> {
     check_key_is_passed(table, provider)?;
     let spec = table
         .provider(provider)
@@ -77,10 +117,10 @@ fn complete_by(
             let script = kept_script(&file, || {
                 read().map_err(|error| provider_failure(provider, &error))
             })?;
-            answer_from(&script, request)
+            Ok(ModelCaller::Script(script))
         }
-        WireProtocol::OpenAi => over_http::<OpenAiWire>(&spec, request, longest),
-        WireProtocol::Anthropic => over_http::<AnthropicWire>(&spec, request, longest),
+        WireProtocol::OpenAi => over_http::<OpenAiWire>(&spec),
+        WireProtocol::Anthropic => over_http::<AnthropicWire>(&spec),
     }
 }
 
@@ -107,13 +147,9 @@ fn check_key_is_passed(table: &ModelTable, provider: &str) -> Result<(), ModelFa
     }
 }
 
-/// Makes one call over HTTP. What refusals have shown of a provider is kept while the bundle runs.
+/// Returns the provider over HTTP. What refusals have shown of it is kept while the bundle runs.
 #[cfg(feature = "http")]
-fn over_http<W: ModelWire>(
-    spec: &ProviderSpec,
-    request: &CompletionRequest,
-    longest: Duration,
-) -> Result<ModelCompletion, ModelFailure> {
+fn over_http<W: ModelWire>(spec: &ProviderSpec) -> Result<ModelCaller, ModelFailure> {
     static PROFILES: Mutex<BTreeMap<String, Arc<ProviderProfile>>> = Mutex::new(BTreeMap::new());
     let mut profiles = PROFILES.lock().unwrap_or_else(PoisonError::into_inner);
     let profile = match profiles.get(&spec.name) {
@@ -132,17 +168,12 @@ fn over_http<W: ModelWire>(
             made
         }
     };
-    drop(profiles);
-    crate::http::complete::<W>(&profile, request, longest)
+    Ok(ModelCaller::Http(spec.wire, profile))
 }
 
 /// Refuses a provider over HTTP, which this bundle does not import.
 #[cfg(not(feature = "http"))]
-fn over_http<W>(
-    spec: &ProviderSpec,
-    _request: &CompletionRequest,
-    _longest: Duration,
-) -> Result<ModelCompletion, ModelFailure> {
+fn over_http<W>(spec: &ProviderSpec) -> Result<ModelCaller, ModelFailure> {
     let message = format!(
         "the provider {} is reached over HTTP, and this file imports none: run `wasmtime run -S \
          http --dir .::/ ... threadkeep.wasm`",
@@ -170,15 +201,15 @@ fn kept_script(
 
 /// Reads a script of the person who runs the bundle, by its path below the granted directory.
 fn read_granted_script(file: &str) -> Result<String, ModelFailure> {
-    let root =
-        project::root_files().ok_or_else(|| refuse("no_directory", NO_DIRECTORY.to_owned()))?;
+    let root = project::root_files()
+        .ok_or_else(|| refuse("no_directory", project::describe_missing_directory()))?;
     let path = file.trim_start_matches('/');
     let bytes = root
         .read(path, file, SCRIPT_BYTES_MAX)
-        .map_err(|error| provider_failure(PROVIDER_VARIABLE, &error))?;
+        .map_err(|error| refuse("provider_variable", format!("{PROVIDER_VARIABLE}: {error}")))?;
     let bytes = bytes.ok_or_else(|| {
         refuse(
-            "provider_setup",
+            "provider_variable",
             format!("{PROVIDER_VARIABLE}: there is no file {file} in the granted directory"),
         )
     })?;

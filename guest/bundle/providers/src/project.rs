@@ -2,15 +2,16 @@
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use threadkeep_adapters::environment::EnvironmentSnapshot;
 use threadkeep_adapters::file_tools::file_tool_entries;
 use threadkeep_adapters::library::LibraryFiles;
 use threadkeep_adapters::library::files::FilesLibrary;
 use threadkeep_adapters::policy::{Policy, PolicyPreset};
-use threadkeep_storage::StorageError;
 use threadkeep_storage::directory::{DescriptorTree, PreopenedDirectory};
 use threadkeep_storage::files::{FilesOptions, FilesStore};
+use threadkeep_storage::memory::MemoryStore;
+use threadkeep_storage::{StorageBackend, StorageError};
 use threadkeep_units::project_layout::{FILES_STORE, SQLITE_STORE, STORE_CHOICE};
 
 /// The path under which the project is granted.
@@ -22,18 +23,49 @@ const STORE_PATH: [&str; 3] = [".ai", "threads", FILES_STORE];
 /// The variable that names a script in place of the providers of `models.yaml`.
 pub const PROVIDER_VARIABLE: &str = "THREADKEEP_PROVIDER";
 
-/// The problem where no directory was granted, and the command that grants one.
-pub const NO_DIRECTORY: &str = "no directory is granted to the bundle: grant the project's as /, \
-                                as in `wasmtime run --dir .::/ ... threadkeep.wasm`";
+/// The name of the file that the component is in.
+#[cfg(feature = "http")]
+pub const FILE_NAME: &str = "threadkeep.wasm";
+#[cfg(not(feature = "http"))]
+pub const FILE_NAME: &str = "threadkeep-offline.wasm";
 
-/// Returns the store of the project, made if the project has none. A failure is not remembered.
-pub fn store() -> Result<&'static FilesStore, StorageError> {
-    static STORE: OnceLock<FilesStore> = OnceLock::new();
-    if let Some(store) = STORE.get() {
-        return Ok(store);
+/// The options of `wasmtime run` that the file needs, each with a space after it.
+#[cfg(feature = "http")]
+pub const FILE_OPTIONS: &str = "-S http ";
+#[cfg(not(feature = "http"))]
+pub const FILE_OPTIONS: &str = "";
+
+/// Returns the problem where no directory was granted, and the command that grants one.
+pub fn describe_missing_directory() -> String {
+    format!(
+        "no directory is granted as /: grant the project's, as in `wasmtime run \
+         {FILE_OPTIONS}--dir .::/ ... {FILE_NAME}`"
+    )
+}
+
+/// The store in memory of the rehearsal that is under way.
+static REHEARSAL: Mutex<Option<Arc<MemoryStore>>> = Mutex::new(None);
+
+/// Begins a rehearsal over an empty store in memory, or ends it.
+pub fn set_rehearsal(rehearses: bool) {
+    let store = rehearses.then(|| Arc::new(MemoryStore::new()));
+    *REHEARSAL.lock().unwrap_or_else(PoisonError::into_inner) = store;
+}
+
+/// Returns the store in memory while a rehearsal is under way; else that of the project, made if
+/// the project has none. A failure is not remembered.
+pub fn store() -> Result<Arc<dyn StorageBackend>, StorageError> {
+    static STORE: OnceLock<Arc<FilesStore>> = OnceLock::new();
+    let rehearsal = REHEARSAL.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(store) = &*rehearsal {
+        return Ok(Arc::<MemoryStore>::clone(store));
     }
-    let opened = open_store()?;
-    Ok(STORE.get_or_init(|| opened))
+    drop(rehearsal);
+    if let Some(store) = STORE.get() {
+        return Ok(Arc::<FilesStore>::clone(store));
+    }
+    let opened = Arc::new(open_store()?);
+    Ok(Arc::<FilesStore>::clone(STORE.get_or_init(|| opened)))
 }
 
 /// Returns the library of the project; one without `.ai` has the built-in models alone.
@@ -72,7 +104,7 @@ pub fn environment() -> EnvironmentSnapshot {
 
 fn open_store() -> Result<FilesStore, StorageError> {
     if root_tree().is_none() {
-        return Err(refuse("no-directory", NO_DIRECTORY));
+        return Err(refuse("no-directory", &describe_missing_directory()));
     }
     let mut path = PathBuf::from(ROOT);
     for name in STORE_PATH {

@@ -52,7 +52,10 @@ impl CommandAnswer for SignalAnswer {
                 format!("{id} ends when the loop that holds it appends or closes")
             }
             (_, "running") => {
-                format!("{id} ends: a model call under way is dropped, tools finish first")
+                format!(
+                    "{id} ends: a model call under way is dropped by the process that runs it, if \
+                     that is the native program; tools finish first"
+                )
             }
             (_, status) => format!("{id} is {status}"),
         });

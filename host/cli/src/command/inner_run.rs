@@ -7,9 +7,9 @@
 
 use super::finished_run::{RunParts, build_answer};
 use super::{fault, fresh_id, view};
-use crate::answer::LeftAloneRow;
+use crate::answer::{LeftAloneRow, has_ended};
 use crate::context::ContextFill;
-use crate::contract::{Entry, Thread, UnixTime};
+use crate::contract::{CallError, Entry, RefusalKind, Thread, UnixTime};
 use crate::exit::{CommandExit, CommandFault};
 use crate::screen::OutputScreen;
 use crate::stream::{RunStream, ToolEnd};
@@ -40,6 +40,11 @@ pub trait InnerRuns: ProjectThreads {
         steps: u32,
     ) -> CallResult<String>;
 
+    /// `runner.resume` without a message, so that the tip goes on in a successor or in place. Its
+    /// first step is given back unsent: the next [`InnerRuns::run_inside`] begins it. Returns the
+    /// thread that goes on.
+    async fn begin_resumed(&self, thread: &str, holder: &str) -> CallResult<Thread>;
+
     /// Keeps in the files beside the records what the last call of `runner.run` has done; `tip` is
     /// the thread that the run is in. A failure is a warning on the screen.
     async fn follow_step(&self, tip: &Thread, screen: &mut OutputScreen);
@@ -60,6 +65,9 @@ struct LoopAnswer {
     reason: String,
     until: Option<LoopTime>,
     thread: String,
+    /// Steps that the call has performed.
+    #[serde(default)]
+    steps: u32,
     #[serde(default)]
     left: Vec<LeftThread>,
 }
@@ -99,35 +107,39 @@ pub async fn perform(
     let mut shown = ShownRun::begin(opened, &tip, order.resumes).await;
     shown.stream = shown.stream.with_thinking(order.shows_thinking);
     let id = fresh_id(opened);
-    let mut input = order.input.map(|message| with_id(&message, id));
-    let done = loop {
-        let stepped = opened.run_inside(&order.thread, input.take(), &holder, 1);
-        let answer = match stepped.await {
-            Ok(text) => read_answer(&text)?,
-            Err(error) => break Err(error),
-        };
-        if let Err(error) = shown.follow(&answer.thread, screen).await {
-            break Err(error);
-        }
-        shown.add_left(&answer.left);
-        match (answer.state.as_str(), answer.reason.as_str()) {
-            ("more", "steps") => {}
-            ("more", "time" | "holder") => {
-                shown.show_wait(&answer.reason, screen);
-                let until = answer.until.map(|until| UnixTime {
-                    seconds: until.seconds,
-                    nanos: until.nanos,
-                });
-                opened.wait_until(until);
-            }
-            _ => break Ok(()),
-        }
-    };
+    let input = order.input.map(|message| with_id(&message, id));
+    let thread = order.thread.as_str();
+    let done = shown.perform_steps((thread, &holder), &tip, input, screen);
+    let done = done.await;
     for thread in shown.list_changed(&tip).await {
         opened.refresh_after_run(&thread, screen).await;
     }
-    done.map_err(|error| fault::from_thread_call(opened, &shown.current, &error))?;
+    done.map_err(|error| match error {
+        StepFault::Call(error) => fault::from_thread_call(opened, &shown.current, &error),
+        StepFault::Answer(fault) => fault,
+    })?;
     shown.finish(screen).await
+}
+
+/// Reason why a run is performed no longer before it has stopped.
+enum StepFault {
+    /// A call failed.
+    Call(CallError),
+    /// An answer cannot be read.
+    Answer(CommandFault),
+}
+
+impl From<CallError> for StepFault {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+/// Returns true for the refusal of a thread that has ended and has nothing to answer.
+fn lacks_message(error: &CallError) -> bool {
+    error.refusal().is_some_and(|refusal| {
+        refusal.kind == RefusalKind::Invalid && refusal.text("field") == Some("input")
+    })
 }
 
 /// Lists the threads below one, as far as they can be read.
@@ -211,6 +223,83 @@ impl<'a, T: InnerRuns> ShownRun<'a, T> {
         }
     }
 
+    /// Performs steps until the run stops or waits for a person. Without a message, a thread that
+    /// is resumed begins as `runner.resume` says, which the loop alone would leave at rest: one
+    /// that had ended goes on in a successor where it has something to answer.
+    async fn perform_steps(
+        &mut self,
+        (thread, holder): (&str, &str),
+        tip: &Thread,
+        mut input: Option<String>,
+        screen: &mut OutputScreen,
+    ) -> Result<(), StepFault> {
+        let without_message = self.resumes.is_some() && input.is_none();
+        let mut refused = None;
+        if without_message && has_ended(&tip.status) {
+            match self.opened.begin_resumed(&tip.id, holder).await {
+                Ok(begun) => self.follow(&begun.id, screen).await?,
+                // Threads below it may go on without it.
+                Err(error) if lacks_message(&error) => refused = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+        } else {
+            self.show_first_run(tip, input.is_some(), screen);
+        }
+        let mut is_first = true;
+        loop {
+            let stepped = self.opened.run_inside(thread, input.take(), holder, 1);
+            let answer = read_answer(&stepped.await?).map_err(StepFault::Answer)?;
+            self.follow(&answer.thread, screen).await?;
+            self.add_left(&answer.left);
+            let rests = !matches!(answer.reason.as_str(), "steps" | "time" | "holder");
+            let has_not_begun = rests && answer.steps == 0 && self.stands_at(tip);
+            if std::mem::take(&mut is_first) && without_message && has_not_begun {
+                if let Some(error) = refused {
+                    return Err(error.into());
+                }
+                if !matches!(tip.status.as_str(), "idle" | "suspended") {
+                    return Ok(());
+                }
+                // It says why. One that has something to answer by now goes on.
+                let begun = self.opened.begin_resumed(&tip.id, holder).await?;
+                self.follow(&begun.id, screen).await?;
+                continue;
+            }
+            match (answer.state.as_str(), answer.reason.as_str()) {
+                ("more", "steps") => {}
+                ("more", "time" | "holder") => {
+                    self.show_wait(&answer.reason, screen);
+                    let until = answer.until.map(|until| UnixTime {
+                        seconds: until.seconds,
+                        nanos: until.nanos,
+                    });
+                    self.opened.wait_until(until);
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Returns true if nothing was committed to the tip since the run was to begin.
+    fn stands_at(&self, tip: &Thread) -> bool {
+        self.current == tip.id && self.version == tip.version
+    }
+
+    /// Shows the run that is about to begin, where its number is known: who stops this process
+    /// during the first model call knows the thread then.
+    fn show_first_run(&mut self, tip: &Thread, has_input: bool, screen: &mut OutputScreen) {
+        let begins = match tip.status.as_str() {
+            "created" => has_input || tip.directive.is_some(),
+            "idle" => has_input,
+            _ => false,
+        };
+        if begins {
+            self.has_started = true;
+            let run = u64::from(tip.run.number) + 1;
+            self.stream.show_start(screen, &tip.id, run);
+        }
+    }
+
     /// Lists the threads that have changed since the run began at `tip`: those that the run was in,
     /// and those below.
     async fn list_changed(&self, tip: &Thread) -> Vec<String> {
@@ -287,12 +376,15 @@ impl<'a, T: InnerRuns> ShownRun<'a, T> {
     }
 
     fn show_entry(&mut self, record: &Thread, entry: &Entry, screen: &mut OutputScreen) {
-        if !std::mem::replace(&mut self.has_started, true) {
+        let body = view::parse_json(&entry.body);
+        let mut types = body["events"].as_array().into_iter().flatten();
+        // What closes a tip is no run of it: that of the successor comes after.
+        let closes = types.any(|event| event["type"] == "thread_resumed");
+        if !closes && !std::mem::replace(&mut self.has_started, true) {
             let run = record.run.number.into();
             self.stream.show_start(screen, &record.id, run);
         }
         self.waits = false;
-        let body = view::parse_json(&entry.body);
         let mut events: Vec<&Value> = body["events"].as_array().into_iter().flatten().collect();
         // A turn is shown after its text and before its calls.
         events.sort_by_key(|event| match event["type"].as_str() {

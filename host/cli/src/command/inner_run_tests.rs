@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::contract::{
-    AccountRecord, CallBill, CallError, ChangeSet, ChargePage, CommittedChange, CostEstimate,
-    EntryPage, ExpectedVersion, HeldMoney, ListPage, OpenedThread, RunLease, RunRecord,
-    SignalContent, ThreadBase, ThreadDraft, ThreadFilter, ThreadSnapshot, ThreadUsage, TokenUsage,
-    TranscriptPiece, TreeBranch, TreePage, UnreadableThread,
+    AccountRecord, CallBill, CallError, CallRefusal, ChangeSet, ChargePage, CommittedChange,
+    CostEstimate, EntryPage, ExpectedVersion, HeldMoney, ListPage, OpenedThread, RunLease,
+    RunRecord, SignalContent, ThreadBase, ThreadDraft, ThreadFilter, ThreadSnapshot, ThreadUsage,
+    TokenUsage, TranscriptPiece, TreeBranch, TreePage, UnreadableThread,
 };
 use crate::screen::tests::screen;
 use crate::threads::{HolderLife, block_on};
@@ -19,6 +19,13 @@ struct PlayedStep {
     answer: &'static str,
 }
 
+/// The beginning of a resume without a message: the threads after it, the successor last, and the
+/// entry of the tip.
+struct PlayedSuccessor {
+    threads: Vec<Thread>,
+    entry: (&'static str, Entry),
+}
+
 /// A project that knows the threads of the steps so far.
 #[derive(Default)]
 struct PlayedProject {
@@ -27,6 +34,7 @@ struct PlayedProject {
     entries: RefCell<Vec<(&'static str, Entry)>>,
     inputs: RefCell<Vec<Option<String>>>,
     waits: Cell<u32>,
+    successor: RefCell<Option<PlayedSuccessor>>,
     refreshed: RefCell<Vec<String>>,
 }
 
@@ -168,6 +176,23 @@ impl InnerRuns for PlayedProject {
         Ok(step.answer.to_owned())
     }
 
+    async fn begin_resumed(&self, _: &str, _: &str) -> CallResult<Thread> {
+        let Some(PlayedSuccessor { threads, entry }) = self.successor.take() else {
+            let details = r#"{"field":"input","value":"","problem":"is missing"}"#;
+            let words = ("input is missing".to_owned(), String::new());
+            let refusal =
+                CallRefusal::from_record(("invalid", String::new()), words, None, details);
+            return Err(CallError::Refused(refusal));
+        };
+        let begun = threads.last().cloned();
+        let threads = threads.into_iter();
+        self.threads
+            .borrow_mut()
+            .extend(threads.map(|thread| (thread.id.clone(), thread)));
+        self.entries.borrow_mut().push(entry);
+        begun.ok_or_else(refuse_call)
+    }
+
     async fn follow_step(&self, _: &Thread, _: &mut OutputScreen) {}
 
     async fn refresh_after_run(&self, thread: &str, _: &mut OutputScreen) {
@@ -251,7 +276,11 @@ fn a_run_is_shown_step_by_step_and_answered_from_its_records() {
                 [{"thread":"b","kind":"busy","code":""}]}"#,
         },
     ];
-    let project = play(steps, thread("a", 0, "created", 0));
+    let first = Thread {
+        run: RunRecord::default(),
+        ..thread("a", 0, "created", 0)
+    };
+    let project = play(steps, first);
     let (mut screen, out, err) = screen(false, false);
     let order = RunOrder {
         thread: "a".to_owned(),
@@ -338,7 +367,7 @@ fn a_thread_that_had_ended_goes_on_in_its_successor() {
     let (mut screen, _, err) = screen(false, false);
     let order = RunOrder {
         thread: "a".to_owned(),
-        input: None,
+        input: Some("{}".to_owned()),
         resumes: Some("completed".to_owned()),
         ..RunOrder::default()
     };
@@ -361,6 +390,73 @@ fn a_thread_that_had_ended_goes_on_in_its_successor() {
         ),
         (0, 1)
     );
+}
+
+/// Symptom: `resume` of a cancelled thread without a message did nothing, because the loop begins
+/// none that has ended; `run 0 of` the old thread was shown.
+#[test]
+fn a_cancelled_thread_that_is_resumed_without_a_message_goes_on_in_a_successor() {
+    let resumed = r#"{"type":"thread_resumed","new_thread_id":"b","reconstructed_turns":0}"#;
+    let old = Thread {
+        next: Some("b".to_owned()),
+        more: r#"{"tip":"b"}"#.to_owned(),
+        run: RunRecord::default(),
+        ..thread("a", 4, "cancelled", 0)
+    };
+    let first = Thread {
+        run: RunRecord::default(),
+        ..thread("a", 3, "cancelled", 0)
+    };
+    let reply = r#"{"type":"assistant_text","text":"Oats."}"#;
+    let steps = vec![PlayedStep {
+        threads: vec![thread("b", 2, "completed", 1)],
+        entries: vec![("b", entry(2, reply))],
+        answer: r#"{"state":"finished","thread":"b","status":"completed","steps":1}"#,
+    }];
+    let project = play(steps, first);
+    let begun = PlayedSuccessor {
+        threads: vec![old, thread("b", 0, "suspended", 0)],
+        entry: ("a", entry(4, resumed)),
+    };
+    project.successor.replace(Some(begun));
+    let (mut screen, out, err) = screen(false, false);
+    let order = RunOrder {
+        thread: "a".to_owned(),
+        resumes: Some("cancelled".to_owned()),
+        ..RunOrder::default()
+    };
+    let performed = block_on(perform(&project, order, &mut screen)).unwrap();
+    assert_eq!(out.text(), "Oats.\n");
+    let expected = "a had been cancelled: going on in b\nrun 1 of b\n";
+    assert!(err.text().starts_with(expected), "{}", err.text());
+    assert_eq!(performed.resumption.unwrap().new_thread_id, "b");
+    assert_eq!(project.inputs.borrow().clone(), [None]);
+}
+
+/// Symptom: the command ended with 0 and a summary, where the native program asks for the message.
+#[test]
+fn a_resume_that_needs_a_message_is_refused() {
+    for status in ["idle", "suspended", "completed"] {
+        let steps = vec![PlayedStep {
+            threads: Vec::new(),
+            entries: Vec::new(),
+            answer: r#"{"state":"finished","thread":"a","status":"idle","steps":0}"#,
+        }];
+        let project = play(steps, thread("a", 3, status, 1));
+        let (mut screen, _, err) = screen(false, false);
+        let order = RunOrder {
+            thread: "a".to_owned(),
+            resumes: Some(status.to_owned()),
+            ..RunOrder::default()
+        };
+        let fault = block_on(perform(&project, order, &mut screen)).unwrap_err();
+        assert_eq!(
+            (fault.code.as_str(), fault.exit),
+            ("invalid", CommandExit::Error),
+            "{status}"
+        );
+        assert_eq!(err.text(), "", "{status}");
+    }
 }
 
 #[test]

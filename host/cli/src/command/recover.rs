@@ -20,6 +20,10 @@ pub async fn recover(
     recover: args::RecoverArgs,
     screen: &mut OutputScreen,
 ) -> Result<CommandExit, CommandFault> {
+    if recover.dead.iter().any(String::is_empty) {
+        return Err(CommandFault::usage("--dead names no holder")
+            .with_hint("`threadkeep show THREAD` names the holder of a thread"));
+    }
     let opened = host.open()?;
     // After the recovery no record tells which processes died.
     opened.catch_up(screen).await;
@@ -40,6 +44,12 @@ pub async fn recover(
     for found in [swept, left.unreadable].concat() {
         if unreadable.iter().all(|known| known.thread != found.thread) {
             unreadable.push(found);
+        }
+    }
+    // A holder whose run was closed has left no lease to look at.
+    if recovered.closed.is_empty() && unreadable.is_empty() {
+        for holder in &recover.dead {
+            screen.note(&format!("no run is held by {holder}"));
         }
     }
     Ok(screen.print_answer(&RecoverAnswer {

@@ -91,7 +91,8 @@ fn signals_say_what_comes_of_them() {
         (
             "cancel",
             "running",
-            "a ends: a model call under way is dropped, tools finish first\n",
+            "a ends: a model call under way is dropped by the process that runs it, if that is the \
+             native program; tools finish first\n",
         ),
         ("cancel", "cancelled", "a is cancelled\n"),
         ("kill", "killed", "a is killed\n"),
