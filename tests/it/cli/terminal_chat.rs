@@ -49,7 +49,9 @@ fn lines_are_edited_recalled_and_pasted() {
     // The newest has two lines, through which the cursor moves up first.
     again.type_keys("\x1b[A\x1b[A\x1b[A");
     again.await_text("abc!");
-    again.type_keys("\x03\x03");
+    again.type_keys("\x03");
+    again.await_text("press Ctrl-C again");
+    again.type_keys("\x03");
     assert_eq!(again.wait_for_end().code, Some(130));
 }
 
