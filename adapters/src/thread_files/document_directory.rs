@@ -19,6 +19,9 @@ use threadkeep_storage::directory::{
     TreePlace, open_checked_file, open_child_tree, open_or_create_tree, read_bounded_file,
 };
 
+/// Most openings of a document that other writers replace meanwhile.
+const OPENINGS_MAX: u32 = 16;
+
 /// Longest id, in bytes: the component's bound, enforced here too because an id becomes a path.
 const ID_BYTES_MAX: usize = 200;
 /// Most segments of an id, for the same reason: bounds the depth of directories.
@@ -291,12 +294,15 @@ impl DocumentDirectory {
         name: &str,
         access: FileAccess,
     ) -> Result<Box<dyn TreeFile>, ThreadFileError> {
-        Ok(open_checked_file(
-            &*self.dir,
-            name,
-            access,
-            &self.shown_path(name),
-        )?)
+        let place = self.shown_path(name);
+        for _ in 1..OPENINGS_MAX {
+            match open_checked_file(&*self.dir, name, access, &place) {
+                // A writer without locks has put its file in place. It is checked as the first was.
+                Err(AuthorityError::Replaced { .. }) => {}
+                opened => return Ok(opened?),
+            }
+        }
+        Ok(open_checked_file(&*self.dir, name, access, &place)?)
     }
 
     /// Reads a whole document of at most `bytes_max` bytes.

@@ -212,7 +212,8 @@ fn a_hand_off_names_images_and_carries_them() {
     ];
     let (project, server) = project(wire, "images: true", answers);
     let capability = ["--capability", "execute.tool.read_file"];
-    let chat = project.command(&[&["chat", "--id", "c"], &capability[..]].concat());
+    let chat = ["chat", "--id", "c", "--each-line"];
+    let chat = project.command(&[&chat[..], &capability].concat());
     let long = "Remember this. ".repeat(4_000);
     let lines = format!("{long}\nLook at cat.png.\nIs it a dog?\n");
     let said = binary::run_with_input(chat, &lines);

@@ -235,7 +235,7 @@ fn budget_documents(project: &CliProject, token: &str) -> CommandDocuments {
 
 fn upkeep_documents(project: &CliProject) -> CommandDocuments {
     project.json(&["create", "--id", "held"]);
-    project.json(&["open", "held"]);
+    let held = project.json(&["open", "held"]);
     let running = project.start_unending("died");
     running.kill();
     running.wait_for_end();
@@ -244,6 +244,9 @@ fn upkeep_documents(project: &CliProject) -> CommandDocuments {
     let repaired = project.json(&["repair"]);
     let (pruned, imported) = state_file_documents(project);
     let clean = project.json(&["audit"]);
+    // A store of plain files in which a thread is held is not moved.
+    let holder = held["holder"].as_str().expect("a holder");
+    project.json(&["recover", "--dead", holder]);
     let copied = project.json(&["copy", "--to", "files"]);
     assert_eq!(project.json(&["copy", "--to", "sqlite"])["exit"], 0);
     let well = project.json(&["doctor"]);
