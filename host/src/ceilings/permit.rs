@@ -106,7 +106,7 @@ impl RunPermit {
             Ok(Ok(answered)) => answered,
             Ok(Err(failure)) => (Err(failure), PendingSettlement::DONE),
             Err(_) => {
-                let seconds = longest.as_secs();
+                let seconds = longest.as_millis().div_ceil(1_000);
                 let message = format!(
                     "the model's reply was not whole after {seconds} s, the time of this call"
                 );

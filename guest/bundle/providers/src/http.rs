@@ -55,7 +55,7 @@ pub fn complete<W: ModelWire>(
 /// Names the time of the whole call as the one that is over, as the native host does: the wire
 /// knows only the times of its own waits.
 fn name_call_time(failure: ModelFailure, longest: Duration) -> ModelFailure {
-    let seconds = longest.as_secs();
+    let seconds = longest.as_millis().div_ceil(1_000);
     ModelFailure {
         code: "timeout".to_owned(),
         message: format!(
