@@ -39,34 +39,24 @@ pub fn compare(size: BenchSize) {
         "--version, which opens nothing",
         millis(version)
     );
-    let id = |place: usize| ids[place].clone();
-    let beginning = |place: usize| ids[place][..ids[place].len() - 1].to_owned();
-    let commands: [(&str, Box<dyn Fn(usize) -> Vec<String>>); 8] = [
-        ("list", Box::new(|_| words("list"))),
-        ("list --all", Box::new(|_| words("list --all"))),
+    for (name, line) in [
+        ("list", "list"),
+        ("list --all", "list --all"),
         (
             "list, two filters that nothing meets",
-            Box::new(|_| words("list --directive bench --status suspended")),
+            "list --directive bench --status suspended",
         ),
-        (
-            "show ID",
-            Box::new(move |place| vec!["show".to_owned(), id(place)]),
-        ),
-        (
-            "show BEGINNING",
-            Box::new(move |place| vec!["show".to_owned(), beginning(place)]),
-        ),
-        ("show @last", Box::new(|_| words("show @last"))),
-        ("usage", Box::new(|_| words("usage"))),
-        (
-            "usage --since 2100-01-01",
-            Box::new(|_| words("usage --since 2100-01-01")),
-        ),
-    ];
-    for (name, arguments) in &commands {
+        ("show ID", "show ID"),
+        ("show BEGINNING", "show BEGINNING"),
+        ("show @last", "show @last"),
+        ("usage", "usage"),
+        ("usage --since 2100-01-01", "usage --since 2100-01-01"),
+    ] {
         let [few, full] = [0, 1].map(|place: usize| {
-            let arguments = arguments(place);
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let id = &ids[place];
+            let line = line.replace("ID", id);
+            let line = line.replace("BEGINNING", &id[..id.len() - 1]);
+            let arguments: Vec<&str> = line.split(' ').collect();
             time_process(folders[place].path(), &arguments, size)
         });
         println!(
@@ -123,10 +113,6 @@ fn time_process(project: &Path, arguments: &[&str], size: BenchSize) -> Duration
         }
     }
     median(&mut times)
-}
-
-fn words(line: &str) -> Vec<String> {
-    line.split(' ').map(str::to_owned).collect()
 }
 
 fn millis(time: Duration) -> String {
