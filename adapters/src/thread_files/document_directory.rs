@@ -295,14 +295,12 @@ impl DocumentDirectory {
         access: FileAccess,
     ) -> Result<Box<dyn TreeFile>, ThreadFileError> {
         let place = self.shown_path(name);
-        for _ in 1..OPENINGS_MAX {
-            match open_checked_file(&*self.dir, name, access, &place) {
-                // A writer without locks has put its file in place. It is checked as the first was.
-                Err(AuthorityError::Replaced { .. }) => {}
-                opened => return Ok(opened?),
-            }
-        }
-        Ok(open_checked_file(&*self.dir, name, access, &place)?)
+        let open = || open_checked_file(&*self.dir, name, access, &place);
+        // A writer without locks may put its file in place meanwhile: that is checked as well.
+        let is_last =
+            |opened: &Result<_, _>| !matches!(opened, Err(AuthorityError::Replaced { .. }));
+        let mut openings = (1..OPENINGS_MAX).map(|_| open());
+        Ok(openings.find(is_last).unwrap_or_else(open)?)
     }
 
     /// Reads a whole document of at most `bytes_max` bytes.
