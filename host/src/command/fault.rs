@@ -147,6 +147,9 @@ pub fn from_project(error: &ProjectError) -> CommandFault {
                 ),
             error => from_authority(error),
         },
+        ProjectError::FilesStore(StorageError::Corrupt { .. }) => {
+            CommandFault::new("store", with_source(error)).with_hint(fault::DAMAGED_STORE_HINT)
+        }
         ProjectError::Store(_) | ProjectError::FilesStore(_) => {
             CommandFault::new("store", with_source(error))
                 .with_hint("`threadkeep doctor` says more")
@@ -154,7 +157,7 @@ pub fn from_project(error: &ProjectError) -> CommandFault {
         ProjectError::OtherStore { .. } => CommandFault::new("other-store", error.to_string())
             .with_hint("leave out --store: the store that is there is used"),
         ProjectError::TwoStores => CommandFault::new("two-stores", error.to_string())
-            .with_hint("--store sqlite or --store files names the one that counts"),
+            .with_hint(fault::TWO_STORES_HINT),
         ProjectError::BeingCopied { .. } => {
             busy(error.to_string()).with_hint("repeat the command when `threadkeep copy` has ended")
         }

@@ -4,6 +4,7 @@
 mod commands;
 mod documents;
 mod file_tools;
+mod full_disk;
 mod killed_bundles;
 mod library_files;
 mod page;

@@ -16,6 +16,8 @@ const ROOT: &str = "/";
 /// The host of one command.
 pub struct BundleHost {
     file: FileUse,
+    /// True if the store of plain files is named as the one that counts.
+    names_files: bool,
 }
 
 impl BundleHost {
@@ -24,8 +26,10 @@ impl BundleHost {
     /// # Errors
     /// A fault that names the option, or shows how to grant a directory.
     pub fn new(common: CommonArgs) -> Result<Self, CommandFault> {
+        let names_files = matches!(common.store, Some(StoreKind::Files));
         let host = Self {
-            file: bundle_host::begin_command(),
+            file: bundle_host::begin_command(names_files),
+            names_files,
         };
         let grant = host.command_line("", "DIR", "COMMAND");
         let provider = "--env THREADKEEP_PROVIDER=scripted:FILE ";
@@ -72,7 +76,9 @@ impl BundleHost {
     fn open_project(&self, creates: bool) -> Result<GrantedProject, CommandFault> {
         let ai = Path::new(ROOT).join(".ai");
         match fs::symlink_metadata(&ai) {
-            Ok(found) if found.is_dir() => GrantedProject::open(Path::new(ROOT), creates),
+            Ok(found) if found.is_dir() => {
+                GrantedProject::open(Path::new(ROOT), creates, self.names_files)
+            }
             Ok(_) => Err(CommandFault::new("no-project", "/.ai is no directory")
                 .with_hint("put the directory itself there")),
             Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
+use threadkeep_cli::command::fault;
 use threadkeep_cli::command::inner_run::{self, InnerRuns};
 use threadkeep_cli::contract::{
     AccountRecord, CallBill, CallError, CallRefusal, ChangeSet, ChargePage, CommittedChange,
@@ -25,7 +26,7 @@ use threadkeep_cli::threads::{
     RunOrder, ThreadRuns,
 };
 use threadkeep_units::lease_grace::is_grace_over;
-use threadkeep_units::project_layout::STORE_NAMES;
+use threadkeep_units::project_layout::{FoundStores, STORE_CHOICE, STORE_NAMES, TWO_STORES};
 
 /// Most holders in one call of `recover`.
 const HOLDERS_PER_CALL_MAX: usize = 500;
@@ -50,12 +51,13 @@ pub struct GrantedProject {
 }
 
 impl GrantedProject {
-    /// Opens the project in this directory; `creates` if a missing store is to be made.
+    /// Opens the project in this directory; `creates` if a missing store is to be made,
+    /// `names_files` if the store of plain files is the one that counts.
     ///
     /// # Errors
-    /// If the place of the store cannot be looked at, or is no directory.
-    pub fn open(root: &Path, creates: bool) -> Result<Self, CommandFault> {
-        let has_store = find_store(root)?;
+    /// If the place of the store cannot be looked at, or is no directory, or has two stores.
+    pub fn open(root: &Path, creates: bool, names_files: bool) -> Result<Self, CommandFault> {
+        let has_store = find_store(root, names_files)?;
         Ok(Self {
             is_empty: !creates && !has_store,
             is_rehearsal: false,
@@ -124,7 +126,7 @@ impl Drop for GrantedProject {
 
 /// Returns true if the project has a store. Only what is not there is missing: a place that cannot
 /// be looked at may have one.
-fn find_store(root: &Path) -> Result<bool, CommandFault> {
+fn find_store(root: &Path, names_files: bool) -> Result<bool, CommandFault> {
     let threads = root.join(".ai").join("threads");
     let unreadable = |path: &Path, error: &io::Error| {
         CommandFault::new("io", format!("{} cannot be read: {error}", path.display()))
@@ -139,15 +141,22 @@ fn find_store(root: &Path) -> Result<bool, CommandFault> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(unreadable(&threads, &error)),
     }
+    let mut found = Vec::new();
     for name in STORE_NAMES {
         let store = threads.join(name);
         match fs::symlink_metadata(&store) {
-            Ok(_) => return Ok(true),
+            Ok(_) => found.push(name),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(unreadable(&store, &error)),
         }
     }
-    Ok(false)
+    let stores = FoundStores::look(|name| found.contains(&name));
+    // While a store is copied, its file says which counts.
+    let is_copied = found.contains(&STORE_CHOICE);
+    if stores == FoundStores::Both && !names_files && !is_copied {
+        return Err(CommandFault::new("two-stores", TWO_STORES).with_hint(fault::TWO_STORES_HINT));
+    }
+    Ok(!found.is_empty())
 }
 
 /// Returns the error of a call that made something, if nobody knows whether it did.
@@ -460,10 +469,10 @@ impl ThreadRuns for GrantedProject {
         if self.is_empty {
             return Ok(recovered);
         }
-        let fault = |error| threadkeep_cli::command::fault::from_call(&error);
+        let failed = |error| fault::from_call(&error);
         let now = clock::now().seconds;
         let mut dead = dead.to_vec();
-        let held = recover_pages(&[], &mut recovered).map_err(fault)?;
+        let held = recover_pages(&[], &mut recovered).map_err(failed)?;
         for lease in held {
             // Nothing tells here whether a holder lives but the time of its lease.
             let gone = is_grace_over(now, lease.expiry.seconds);
@@ -472,7 +481,7 @@ impl ThreadRuns for GrantedProject {
             }
         }
         for holders in dead.chunks(HOLDERS_PER_CALL_MAX) {
-            recover_pages(holders, &mut recovered).map_err(fault)?;
+            recover_pages(holders, &mut recovered).map_err(failed)?;
         }
         Ok(recovered)
     }

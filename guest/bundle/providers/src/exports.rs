@@ -163,8 +163,11 @@ impl tools::Guest for BundleProviders {
 }
 
 impl bundle_host::Guest for BundleProviders {
-    fn begin_command() -> bundle_host::FileUse {
+    fn begin_command(names_files: bool) -> bundle_host::FileUse {
         replies::begin_command();
+        if names_files {
+            project::name_files_store();
+        }
         bundle_host::FileUse {
             options: project::FILE_OPTIONS.to_owned(),
             file: project::FILE_NAME.to_owned(),
