@@ -176,6 +176,11 @@ fn a_cancelled_thread_goes_on_in_a_successor_without_a_message() {
             told.starts_with(&format!("run 1 of {new}\n")),
             "{resumed:?}"
         );
+        // The first step was not given back.
+        let events = ["transcript", new, "--format", "jsonl"];
+        let events = bundle.project.run(&events).out;
+        assert!(events.contains("Hello from a script."), "{events}");
+        assert!(!events.contains("\"suspended\""), "{events}");
     }
     bundle.assert_sound();
 }

@@ -2,7 +2,7 @@
 
 use crate::calls::{
     ConvertRecord, bundle_host, call, call_plain, clock, continuation, history, ledger, library,
-    llm, maintenance, random, registry, runner, transcript, types,
+    maintenance, random, registry, runner, transcript, types,
 };
 use crate::documents::{BundleDocuments, DocumentFault, check_checkpoint_settings};
 use std::cell::RefCell;
@@ -518,24 +518,6 @@ fn recover_pages(dead: &[String], recovered: &mut RecoveredRuns) -> CallResult<V
 }
 
 impl InnerRuns for GrantedProject {
-    async fn begin_resumed(&self, thread: &str, holder: &str) -> CallResult<Thread> {
-        let handle = call_plain(|| runner::resume(thread, None, holder, holder, None))?;
-        // The loop would take the step for one that was lost under way: it is given back unsent.
-        let unsent = runner::Outcome::Stopped(llm::LlmError {
-            kind: "cancelled".to_owned(),
-            code: "resumed".to_owned(),
-            message: "the run goes on at once".to_owned(),
-            retry: None,
-            sent: false,
-            refused: false,
-            usage: None,
-            partial: String::new(),
-        });
-        let (id, step) = (&handle.step.thread, handle.step.version);
-        call_plain(|| runner::submit(id, handle.token, step, &unsent, 0))?;
-        self.get(id).await
-    }
-
     async fn run_inside(
         &self,
         thread: &str,
