@@ -282,7 +282,7 @@ impl OpenProject {
     /// Returns true if this model or tier takes images, as its entry says.
     pub fn takes_images(&self, model: &str) -> bool {
         let table = self.library.models();
-        table.is_ok_and(|table| table.resolve(model).is_some_and(|spec| spec.images))
+        table.is_ok_and(|table| table.takes_images(model))
     }
 
     /// Asks a model for one word, within the policy's ceilings: one small request.

@@ -64,14 +64,7 @@ pub fn from_store(error: StorageError) -> CommandFault {
 pub fn from_blob(opened: &CommandProject, thread: &str, error: &BlobError) -> CommandFault {
     match error {
         BlobError::Call(error) => from_thread_call(opened, thread, error),
-        BlobError::Ended { .. } => CommandFault::new("refused", error.to_string()),
-        BlobError::Storage(StorageError::QuotaExceeded { .. }) => {
-            CommandFault::new("full", error.to_string())
-        }
-        BlobError::Storage(_) | BlobError::Contention => {
-            CommandFault::new("unavailable", error.to_string()).with_hint("try again")
-        }
-        error => CommandFault::new("invalid", error.to_string()),
+        error => fault::from_blob(error.code().unwrap_or("other"), error.to_string()),
     }
 }
 
@@ -156,8 +149,9 @@ pub fn from_project(error: &ProjectError) -> CommandFault {
         }
         ProjectError::OtherStore { .. } => CommandFault::new("other-store", error.to_string())
             .with_hint("leave out --store: the store that is there is used"),
-        ProjectError::TwoStores => CommandFault::new("two-stores", error.to_string())
-            .with_hint(fault::TWO_STORES_HINT),
+        ProjectError::TwoStores => {
+            CommandFault::new("two-stores", error.to_string()).with_hint(fault::TWO_STORES_HINT)
+        }
         ProjectError::BeingCopied { .. } => {
             busy(error.to_string()).with_hint("repeat the command when `threadkeep copy` has ended")
         }

@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
+use threadkeep_adapters::blobs::BlobName;
 use threadkeep_cli::command::fault;
 use threadkeep_cli::command::inner_run::{self, InnerRuns};
 use threadkeep_cli::contract::{
@@ -334,18 +335,19 @@ impl ProjectThreads for GrantedProject {
         Ok(unreadable)
     }
 
-    async fn store_images(
-        &self,
-        _: &str,
-        _: Vec<Vec<u8>>,
-        _: Option<&str>,
-    ) -> Result<String, CommandFault> {
-        let message = "this build of threadkeep stores no images";
-        Err(CommandFault::usage(message).with_hint("the native program takes --image"))
+    async fn store_image(&self, thread: &str, bytes: Vec<u8>) -> Result<BlobName, CommandFault> {
+        match bundle_host::store_image(thread, &bytes) {
+            Ok(stored) => Ok(BlobName {
+                hash: stored.hash,
+                media: stored.media,
+                size: stored.size,
+            }),
+            Err(failure) => Err(fault::from_blob(&failure.code, failure.message)),
+        }
     }
 
-    fn takes_images(&self, _: &str) -> bool {
-        false
+    fn takes_images(&self, model: &str) -> bool {
+        bundle_host::takes_images(model)
     }
 
     fn library_names(&self, kind: &str) -> Vec<String> {

@@ -11,6 +11,7 @@ use crate::screen::tests::screen;
 use crate::threads::{HolderLife, block_on};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use threadkeep_adapters::blobs::BlobName;
 
 /// One step of a played run: the threads and entries after it, and the answer about it.
 struct PlayedStep {
@@ -105,12 +106,7 @@ impl ProjectThreads for PlayedProject {
         Ok(ChargePage::default())
     }
 
-    async fn store_images(
-        &self,
-        _: &str,
-        _: Vec<Vec<u8>>,
-        _: Option<&str>,
-    ) -> Result<String, CommandFault> {
+    async fn store_image(&self, _: &str, _: Vec<u8>) -> Result<BlobName, CommandFault> {
         Err(fault::from_call(&refuse_call()))
     }
 
