@@ -174,6 +174,10 @@ fn over_http<W: ModelWire>(spec: &ProviderSpec) -> Result<ModelCaller, ModelFail
 
 /// Refuses a provider over HTTP, which this bundle does not import.
 #[cfg(not(feature = "http"))]
+#[expect(
+    clippy::extra_unused_type_parameters,
+    reason = "the callers name the wire, as where it is spoken"
+)]
 fn over_http<W>(spec: &ProviderSpec) -> Result<ModelCaller, ModelFailure> {
     let message = format!(
         "the provider {} is reached over HTTP, and this file imports none: run `wasmtime run -S \
