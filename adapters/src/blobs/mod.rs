@@ -39,7 +39,7 @@ pub const BLOB: &str = "blob";
 const SHOWN_DIGITS: usize = 12;
 
 /// The name of a blob that is stored, as messages and outcomes of tools say it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlobName {
     /// SHA-256 of the bytes, in lower-case hexadecimal digits.
     pub hash: String,

@@ -9,6 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// The reason why an image is not sent that is older than those that a request has room for.
+const NO_ROOM: &str = "newer images leave no room for it";
+
 /// An image that a message names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NamedImage {
@@ -59,6 +62,7 @@ impl ConversationImages {
         mut read: impl FnMut(&str, &str) -> Option<Vec<u8>>,
     ) -> RequestImages {
         let mut images: BTreeMap<String, RequestImage> = BTreeMap::new();
+        let mut older: BTreeMap<&BlobName, u64> = BTreeMap::new();
         let mut room = REQUEST_IMAGES_BYTES_MAX;
         for NamedImage { chain, name } in self.named.iter().rev() {
             let why = if !takes_images {
@@ -68,10 +72,15 @@ impl ConversationImages {
                 let needed = name.size.div_ceil(3) * 4;
                 let fits = needed <= room;
                 room = if fits { room - needed } else { 0 };
-                (!fits).then_some("newer images leave no room for it")
+                (!fits).then_some(NO_ROOM)
             };
-            if images.contains_key(&name.hash) {
-                continue;
+            match (images.get(&name.hash), why) {
+                (Some(RequestImage::Sent { .. }), Some(_)) => {
+                    *older.entry(name).or_default() += 1;
+                    continue;
+                }
+                (Some(_), _) => continue,
+                (None, _) => {}
             }
             let chosen = match (why, self.sent.get(&name.hash)) {
                 (Some(why), _) => RequestImage::LeftOut(name.image_label(Some(why))),
@@ -89,7 +98,11 @@ impl ConversationImages {
                 .collect();
         }
         let named = self.named.iter().map(|image| image.name.hash.as_str());
-        RequestImages::new(images, named)
+        let chosen = RequestImages::new(images, named);
+        older.into_iter().fold(chosen, |chosen, (name, places)| {
+            let label = name.image_label(Some(NO_ROOM));
+            chosen.leave_out_older(&name.hash, places, label)
+        })
     }
 }
 
@@ -207,6 +220,33 @@ mod tests {
             assert_eq!(describe(&chosen, "newest"), label);
             assert_eq!((chosen.count(), chosen.bytes()), (0, 0));
         }
+    }
+
+    /// Symptom: an image that was shown again and again was sent at each place, whatever room was
+    /// left. Cause: the newest place decided for all. Fix: older ones are counted and left out.
+    #[test]
+    fn an_image_is_sent_at_its_newest_places_that_fit() {
+        let half = REQUEST_IMAGES_BYTES_MAX / 8 * 3;
+        let mut images = ConversationImages::default();
+        let bytes: Vec<u8> = png().into_iter().flatten().chain(vec![0; 100]).collect();
+        let messages = ["a", "b", "a", "a", "b"].map(|hash| message(hash, half));
+        images.add_messages(&messages);
+        let chosen = images.choose(true, |_, _| Some(bytes.clone()));
+        let is_sent = |hash, place| {
+            matches!(
+                chosen.get_place(hash, place),
+                Some(RequestImage::Sent { .. })
+            )
+        };
+        assert_eq!(
+            [0, 1, 2].map(|place| is_sent("a", place)),
+            [false, false, true]
+        );
+        assert_eq!([0, 1].map(|place| is_sent("b", place)), [false, true]);
+        let base64 = 4 * bytes.len().div_ceil(3) as u64;
+        assert_eq!((chosen.count(), chosen.bytes()), (2, 2 * base64));
+        let text = "[image png, 8 MB, a: newer images leave no room for it]".to_owned();
+        assert_eq!(chosen.get_place("a", 1), Some(&RequestImage::LeftOut(text)));
     }
 
     /// Symptom: a long run with many images kept the bytes of all that it had ever sent. An image
