@@ -3,10 +3,11 @@
 //! where their packages are not installed (`peers/requirements.txt`; `THREADKEEP_PYTHON` names the
 //! interpreter).
 //!
-//! A turn is a question and the same answer of 480 bytes, all in SQLite with a write-ahead log.
-//! Each candidate makes one turn before any makes the next, and the order changes. A peer measures
-//! its own calls, so what the pipe to it takes is not counted. How durable a peer is, it asks of
-//! the connection that writes; ours is set as the backend's options say. Nothing is asserted.
+//! All compute on the thread that asks; AsyncSqliteSaver has one for its connection. A turn is a
+//! question and the same answer of 480 bytes, all in SQLite with a write-ahead log. Each candidate
+//! makes one turn before any makes the next, and the order changes. A peer measures its own calls,
+//! so what the pipe to it takes is not counted. How durable a peer is, it asks of the connection
+//! that writes; ours is set as the backend's options say. Nothing is asserted.
 
 #[path = "peers/own.rs"]
 mod own;
