@@ -53,6 +53,15 @@ impl ConversationImages {
         self.named.is_empty()
     }
 
+    /// Returns how many bytes of images are held.
+    pub fn bytes(&self) -> usize {
+        let sent = self.sent.values().map(|image| match image {
+            RequestImage::Sent { base64, .. } => base64.len(),
+            RequestImage::LeftOut(text) => text.len(),
+        });
+        sent.sum()
+    }
+
     /// Returns the images of a request with these messages: the newest that it has room for. A
     /// model that takes none is sent texts. `read` reads a blob, by its chain and hash, and
     /// compares the hash; `None` if the store cannot give it.
