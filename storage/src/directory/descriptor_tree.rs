@@ -19,6 +19,10 @@ use wasip2::io::streams::StreamError;
 /// Bytes that one call of the host writes: it copies them.
 const WRITE_BYTES: usize = 256 << 10;
 
+/// Most entries of one listing that may be gone when the host looks at them: a host that answers so
+/// for ever is not asked for ever.
+const VANISHED_MAX: u32 = 10_000;
+
 /// The code by which std under WASI knows that the system denies access (`EACCES`).
 const ACCESS_DENIED: i32 = 2;
 
@@ -84,12 +88,15 @@ impl DescriptorTree {
 
     fn names(&self, count_max: usize) -> io::Result<Vec<Option<String>>> {
         let entries = self.directory.read_directory().map_err(to_io_error)?;
-        let mut names = Vec::new();
+        let (mut names, mut vanished) = (Vec::new(), 0);
         while names.len() < count_max {
             match entries.read_directory_entry() {
                 Ok(Some(entry)) => names.push(Some(entry.name)),
                 Ok(None) => break,
                 Err(ErrorCode::IllegalByteSequence) => names.push(None),
+                // wasmtime looks at each entry that it has listed, and another writer may have
+                // removed it since.
+                Err(ErrorCode::NoEntry) if vanished < VANISHED_MAX => vanished += 1,
                 Err(code) => return Err(to_io_error(code)),
             }
         }
