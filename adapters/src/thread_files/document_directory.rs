@@ -106,6 +106,24 @@ impl DocumentDirectory {
         }))
     }
 
+    /// Opens `.ai/threads` itself, for a file that belongs to no thread. It is not locked: such a
+    /// file is replaced as a whole, and whoever reads it must tell a torn one from a whole one,
+    /// because two writers at once share the name of the temporary file.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn of_project(threads: &dyn DirectoryTree) -> Result<Self, ThreadFileError> {
+        let cloned = threads.clone_tree();
+        Ok(Self {
+            dir: cloned.map_err(|source| AuthorityError::from_io(THREADS_PATH, source))?,
+            id: String::new(),
+            fault: None,
+            is_shared: true,
+            writer: None,
+            _lock: None,
+        })
+    }
+
     /// The same directory, whose files are written with this fault.
     #[must_use]
     pub fn with_fault(self, fault: Option<WriteFault>) -> Self {
@@ -321,7 +339,10 @@ impl DocumentDirectory {
     }
 
     fn shown_path(&self, name: &str) -> String {
-        format!("{THREADS_PATH}/{}/{name}", self.id)
+        match self.id.as_str() {
+            "" => format!("{THREADS_PATH}/{name}"),
+            id => format!("{THREADS_PATH}/{id}/{name}"),
+        }
     }
 }
 

@@ -1,0 +1,205 @@
+//! The cache of `usage`: for each thread the mark of its head, its owner, and what it has used.
+//!
+//! Sums count while the head of their thread has the same mark, so a restored backup, a copy, a
+//! correction and a thread that is gone make what does not fit anymore be read anew. A history that
+//! was changed behind an unchanged head is found by `audit`, as it is without the cache.
+//!
+//! Each line is an array; threads are in the order of their ids in lower case, as their heads are.
+
+use super::day_sums::DaySum;
+use crate::threads::HeadMark;
+use serde::Deserialize;
+use serde_json::json;
+
+/// Most sums that are kept of one thread: a year with a few models. One with more is read each
+/// time.
+const SUMS_MAX: usize = 1_000;
+
+/// What is known of a thread. Its line has the fields in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct KnownThread {
+    /// The id in lower case.
+    pub(super) thread: String,
+    /// The mark of the head that these are the sums of.
+    pub(super) digest: [u64; 2],
+    pub(super) directive: Option<String>,
+    pub(super) agent: Option<String>,
+    pub(super) sums: Vec<DaySum>,
+}
+
+/// The threads that a cache knows, looked up in the order of their ids.
+#[derive(Debug)]
+pub(super) struct SumsCache {
+    threads: std::iter::Peekable<std::vec::IntoIter<KnownThread>>,
+    /// Those that were found, and those that were read since.
+    kept: Vec<KnownThread>,
+    /// True if they are not those that were known.
+    is_changed: bool,
+}
+
+impl SumsCache {
+    /// Reads the lines of a cache. What is no line of one is left out.
+    pub(super) fn parse(lines: &[u8]) -> Self {
+        let parsed = lines
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty());
+        let parsed = parsed.filter_map(|line| serde_json::from_slice(line).ok());
+        let mut threads: Vec<KnownThread> = parsed.collect();
+        // A look-up goes forward only.
+        threads.sort_by(|one, other| one.thread.cmp(&other.thread));
+        Self {
+            threads: threads.into_iter().peekable(),
+            kept: Vec::new(),
+            is_changed: false,
+        }
+    }
+
+    /// Returns what is known of a thread, which comes after all that were asked for before, if its
+    /// head has the same mark.
+    pub(super) fn find(&mut self, mark: &HeadMark) -> Option<KnownThread> {
+        while let Some(found) = self.threads.next_if(|known| known.thread <= mark.thread) {
+            if found.thread == mark.thread && Some(found.digest) == mark.digest {
+                return Some(found);
+            }
+            self.is_changed = true;
+        }
+        None
+    }
+
+    /// Keeps what was found.
+    pub(super) fn keep(&mut self, known: KnownThread) {
+        self.kept.push(known);
+    }
+
+    /// Keeps what was read anew.
+    pub(super) fn add(&mut self, read: KnownThread) {
+        if read.sums.len() <= SUMS_MAX {
+            self.is_changed = true;
+            self.kept.push(read);
+        }
+    }
+
+    /// Returns the lines of a new cache; `None` if they are the same as before.
+    pub(super) fn into_changed_lines(self) -> Option<Vec<u8>> {
+        let is_changed = self.is_changed || self.threads.len() > 0;
+        is_changed.then(|| render_lines(&self.kept))
+    }
+}
+
+fn render_lines(threads: &[KnownThread]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for known in threads {
+        let sums = known.sums.iter().map(|sum| {
+            json!([
+                sum.model, sum.first, sum.last, sum.turns, sum.input, sum.output, sum.spend
+            ])
+        });
+        let line = json!([
+            known.thread,
+            known.digest,
+            known.directive,
+            known.agent,
+            sums.collect::<Vec<_>>()
+        ]);
+        lines.extend_from_slice(line.to_string().as_bytes());
+        lines.push(b'\n');
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(thread: &str, digest: u64) -> KnownThread {
+        KnownThread {
+            thread: thread.to_owned(),
+            digest: [digest, u64::MAX],
+            directive: Some("say \"hi\"\n\u{e9}".to_owned()),
+            agent: None,
+            sums: vec![
+                DaySum {
+                    model: Some("tiny".to_owned()),
+                    first: i64::MIN,
+                    last: -1,
+                    turns: 1,
+                    input: 2,
+                    output: 3,
+                    spend: u64::MAX,
+                },
+                DaySum {
+                    model: None,
+                    first: 5,
+                    last: i64::MAX,
+                    turns: 0,
+                    input: 0,
+                    output: 0,
+                    spend: 0,
+                },
+            ],
+        }
+    }
+
+    fn mark(thread: &str, digest: u64) -> HeadMark {
+        HeadMark {
+            thread: thread.to_owned(),
+            digest: Some([digest, u64::MAX]),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let threads = [known("a", 1), known("b", 2)];
+        let mut cache = SumsCache::parse(&render_lines(&threads));
+        for (place, thread) in ["a", "b"].into_iter().enumerate() {
+            let found = cache.find(&mark(thread, place as u64 + 1)).unwrap();
+            assert_eq!(found, threads[place]);
+            cache.keep(found);
+        }
+        assert_eq!(cache.into_changed_lines(), None);
+    }
+
+    #[test]
+    fn only_the_same_head_is_known() {
+        let lines = render_lines(&[known("a", 1), known("b", 2), known("d", 4), known("e", 5)]);
+        let mut cache = SumsCache::parse(&lines);
+        let unreadable = HeadMark {
+            digest: None,
+            ..mark("d", 4)
+        };
+        for (asked, is_known) in [
+            (mark("a", 9), false),
+            (mark("b", 2), true),
+            (mark("c", 2), false),
+            (unreadable, false),
+        ] {
+            let found = cache.find(&asked);
+            assert_eq!(found.is_some(), is_known, "{asked:?}");
+            found.into_iter().for_each(|found| cache.keep(found));
+        }
+        let lines = cache.into_changed_lines().expect("e is gone");
+        assert_eq!(lines, render_lines(&[known("b", 2)]));
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_cache_is_left_out() {
+        let mut lines =
+            b"\n[]\nnull\n{\"thread\":\"a\"}\n[\"a\",[1],null,null,[]]\n\xff\n".to_vec();
+        lines.extend(render_lines(&[known("b", 2), known("a", 1)]));
+        lines.extend(br#"["c",[1,-1],null,null,[]]"#);
+        let mut cache = SumsCache::parse(&lines);
+        for (thread, digest) in [("a", 1), ("b", 2)] {
+            assert!(cache.find(&mark(thread, digest)).is_some(), "{thread}");
+        }
+        assert!(cache.find(&mark("c", 1)).is_none());
+    }
+
+    #[test]
+    fn a_thread_of_too_many_sums_is_read_each_time() {
+        let mut long = known("a", 1);
+        long.sums = vec![long.sums[0].clone(); SUMS_MAX + 1];
+        let mut cache = SumsCache::parse(&[]);
+        cache.add(long);
+        assert_eq!(cache.into_changed_lines(), None);
+    }
+}
