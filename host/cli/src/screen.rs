@@ -34,7 +34,7 @@ pub struct StreamProperties {
     pub out_styled: bool,
     /// Standard error gets styles.
     pub err_styled: bool,
-    /// Returns the columns of the terminal that standard error is, if they are known.
+    /// Returns the columns of the terminal that standard error or output is, if they are known.
     pub columns: fn() -> Option<usize>,
     /// True for the native program; false for one that has not all of its commands.
     pub is_native: bool,
@@ -139,6 +139,12 @@ impl OutputScreen {
     pub fn columns(&self) -> Option<usize> {
         let columns = || (self.properties.columns)().unwrap_or(COLUMNS_DEFAULT);
         self.properties.err_terminal.then(columns)
+    }
+
+    /// Returns the columns of the terminal that standard output is; none elsewhere.
+    pub fn out_columns(&self) -> Option<usize> {
+        let columns = || (self.properties.columns)().unwrap_or(COLUMNS_DEFAULT);
+        self.properties.out_terminal.then(columns)
     }
 
     /// Sets the hint for a lost answer, which held something that no other command shows.
