@@ -10,6 +10,7 @@ mod checkpoint_copies;
 mod checkpoint_failure;
 mod checkpoint_save;
 mod checkpoint_settings;
+mod directory_lock;
 mod document_directory;
 mod document_files;
 mod document_records;

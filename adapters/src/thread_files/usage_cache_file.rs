@@ -2,8 +2,8 @@
 //! need not read every history again.
 //!
 //! It is never the truth. Its first line has the digest of what follows, so a file that was torn or
-//! edited is as good as none; whoever reads the rest compares it with the records. It may be removed
-//! at any time. What stands in it is the command line's.
+//! edited is as good as none; whoever reads the rest compares it with the records. It may be
+//! removed at any time. What stands in it is the command line's.
 
 use super::ThreadFileError;
 use super::document_directory::{DocumentDirectory, FileReplacement};

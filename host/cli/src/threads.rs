@@ -147,8 +147,8 @@ pub trait ProjectThreads {
         Ok(page.entries.into_iter().map(|entry| entry.body).collect())
     }
 
-    /// Returns a mark of the head of each thread, in the order of their ids in lower case. `None` for
-    /// a host that cannot look at its store.
+    /// Returns a mark of the head of each thread, in the order of their ids in lower case. `None`
+    /// for a host that cannot look at its store.
     async fn head_marks(&self) -> CallResult<Option<Vec<HeadMark>>> {
         Ok(None)
     }

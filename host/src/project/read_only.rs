@@ -28,8 +28,8 @@ impl OpenProject {
         Self::with_storage(engine, project, options, storage, Some((threads, None)))
     }
 
-    /// Opens the store that [`Self::open_to_read`] would open, for a caller that prepares its engine
-    /// meanwhile and passes the store as [`ProjectOptions::store`].
+    /// Opens the store that [`Self::open_to_read`] would open, for a caller that prepares its
+    /// engine meanwhile and passes the store as [`ProjectOptions::store`].
     ///
     /// # Errors
     /// As [`Self::open_to_read`].

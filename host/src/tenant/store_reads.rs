@@ -31,24 +31,24 @@ pub struct HeadMark {
 }
 
 impl HeadMark {
-    fn new(thread: String, head: &str) -> Self {
-        let digest: [u8; 32] = Sha256::digest(head).into();
-        let (words, _) = digest.as_chunks::<{ size_of::<u64>() }>();
-        Self {
-            thread,
-            digest: Some([0, 1].map(|place: usize| u64::from_be_bytes(words[place]))),
-        }
+    fn new(thread: String, head: Option<&str>) -> Self {
+        let digest = head.map(|head| {
+            let digest: [u8; 32] = Sha256::digest(head).into();
+            let (words, _) = digest.as_chunks::<{ size_of::<u64>() }>();
+            [0, 1].map(|place: usize| u64::from_be_bytes(words[place]))
+        });
+        Self { thread, digest }
     }
 }
 
 impl Tenant {
-    /// Returns a mark of each head, in the order of their threads. The pages of the store are not
-    /// one snapshot: a head that is written meanwhile has its mark from before or after.
+    /// Returns a mark of each head, in the order of their threads. A head that is written meanwhile
+    /// has its mark from before or after.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn head_marks(&self) -> Result<Vec<HeadMark>, StorageError> {
-        self.read_store(scan_heads).await
+        self.read_store(mark_heads).await
     }
 
     /// Returns the mark of one head; `None` if the thread has none.
@@ -59,7 +59,7 @@ impl Tenant {
         let key = RecordKey::new(HEADS, thread.to_ascii_lowercase());
         let read = move |storage: &dyn StorageBackend| storage.get(&[key]);
         let found = self.read_store(read).await?.into_iter().next();
-        Ok(found.map(|head| HeadMark::new(head.key.name, &head.value)))
+        Ok(found.map(|head| HeadMark::new(head.key.name, Some(&head.value))))
     }
 
     /// Returns the ids of threads that begin with a text, whatever its case, in their order and at
@@ -107,23 +107,12 @@ impl Tenant {
     }
 }
 
-fn scan_heads(storage: &dyn StorageBackend) -> Result<Vec<HeadMark>, StorageError> {
-    let (mut marks, mut start) = (Vec::new(), String::new());
-    loop {
-        let page = storage.scan(HEADS, &start, "", PAGE_ENTRIES_MAX, false)?;
-        let heads = page.items.into_iter();
-        marks.extend(heads.map(|head| HeadMark::new(head.key.name, &head.value)));
-        marks.extend(page.damaged.into_iter().map(|damaged| HeadMark {
-            thread: damaged.name,
-            digest: None,
-        }));
-        match page.cursor {
-            Some(cursor) => start = cursor,
-            None => break,
-        }
-    }
-    // They are in this order but for what is damaged.
-    marks.sort_by(|one, other| one.thread.cmp(&other.thread));
+fn mark_heads(storage: &dyn StorageBackend) -> Result<Vec<HeadMark>, StorageError> {
+    let mut marks = Vec::new();
+    storage.visit_records(HEADS, &mut |thread, head| {
+        marks.push(HeadMark::new(thread.to_owned(), head));
+    })?;
+    marks.sort_unstable_by(|one, other| one.thread.cmp(&other.thread));
     Ok(marks)
 }
 
@@ -162,7 +151,7 @@ mod tests {
     use crate::storage::memory::MemoryStore;
     use crate::storage::{CommitOp, RecordExpectation, RecordKey};
 
-    fn put(store: &MemoryStore, collection: &str, name: &str, value: &str) {
+    fn put_record(store: &MemoryStore, collection: &str, name: &str, value: &str) {
         let put = CommitOp::Put {
             key: RecordKey::new(collection, name),
             expect: RecordExpectation::Any,
@@ -175,14 +164,14 @@ mod tests {
     fn a_head_that_is_written_has_another_mark() {
         let store = MemoryStore::new();
         for place in 0..PAGE_ENTRIES_MAX + 2 {
-            put(&store, HEADS, &format!("t{place:04}"), r#"{"version":1}"#);
+            put_record(&store, HEADS, &format!("t{place:04}"), r#"{"version":1}"#);
         }
-        let first = scan_heads(&store).unwrap();
+        let first = mark_heads(&store).unwrap();
         assert_eq!(first.len(), PAGE_ENTRIES_MAX as usize + 2);
         assert!(first.is_sorted_by(|one, other| one.thread < other.thread));
         assert!(first.iter().all(|mark| mark.digest == first[0].digest));
-        put(&store, HEADS, "t0001", r#"{"version":2}"#);
-        let second = scan_heads(&store).unwrap();
+        put_record(&store, HEADS, "t0001", r#"{"version":2}"#);
+        let second = mark_heads(&store).unwrap();
         assert_ne!(second[1].digest, first[1].digest);
         assert_eq!(second[2..], first[2..]);
     }
@@ -198,7 +187,7 @@ mod tests {
             ("b", r#"{"id":"b"}"#),
             ("ba", r#"{"id":"other"}"#),
         ] {
-            put(&store, THREADS, name, value);
+            put_record(&store, THREADS, name, value);
         }
         let find = |beginning: &str, limit| scan_ids(&store, beginning, limit).unwrap();
         assert_eq!(find("a", 10), ["A", "a-1", "a/B", "ab"]);

@@ -7,7 +7,7 @@ use std::process::Command;
 use threadkeep_tests::binary;
 use threadkeep_tests::terminal::{TerminalProcess, draw_screen};
 
-/// What is typed, and the one word that its last word becomes.
+/// Lines that are typed, each with the one word that its last word becomes.
 const COMPLETIONS: [(&str, &str); 6] = [
     ("threadkeep show al", "alpha"),
     ("threadkeep budget show bet/", "bet/one"),
@@ -124,22 +124,24 @@ fn zsh_completes_names() {
         return;
     };
     terminal.type_keys("fpath=($PWD/functions $fpath); autoload -Uz compinit; compinit -u -D\r");
-    terminal.type_keys("PS1='ready> '\r");
-    terminal.await_text("ready> \x1b[K");
-    for (line, expected) in COMPLETIONS {
+    // Each prompt has a number of its own.
+    terminal.type_keys("precmd() { n=$((n+1)) }; setopt promptsubst; PS1='ready-$n> '\r");
+    for (number, (line, expected)) in (1..).zip(COMPLETIONS) {
+        terminal.await_text(&format!("ready-{number}> \x1b[K"));
         terminal.type_keys(&format!("{line}\t"));
         let (before, _) = line.rsplit_once(' ').expect("words");
         terminal.await_text(&format!("{before} {expected}"));
         // The line is not run, and stays on the screen.
         terminal.type_keys("\x03");
     }
+    terminal.await_text(&format!("ready-{}> \x1b[K", COMPLETIONS.len() + 1));
     terminal.type_keys("exit\r");
     let output = terminal.wait_for_end();
     let screen = draw_screen(&output.out);
     for (line, expected) in COMPLETIONS {
         let (before, _) = line.rsplit_once(' ').expect("words");
         assert!(
-            screen.contains(&format!("ready> {before} {expected}")),
+            screen.contains(&format!("> {before} {expected}")),
             "{screen}"
         );
     }

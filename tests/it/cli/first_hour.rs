@@ -13,14 +13,14 @@ const SCREENS: &str = include_str!("first_hour_screens.txt");
 /// A command of the hour.
 struct HourStep {
     command: &'static str,
-    /// What is typed once it asks: each line after the text it waits for.
+    /// Lines that are typed once it asks: each after the text it waits for.
     typed: &'static [(&'static str, &'static str)],
     /// True if it has colours.
     is_styled: bool,
 }
 
 /// A command that asks nothing and prints a table, a page or one line.
-const fn plain(command: &'static str) -> HourStep {
+const fn make_plain_step(command: &'static str) -> HourStep {
     HourStep {
         command,
         typed: &[],
@@ -29,10 +29,10 @@ const fn plain(command: &'static str) -> HourStep {
 }
 
 /// A run that asks nothing.
-const fn styled(command: &'static str) -> HourStep {
+const fn make_styled_step(command: &'static str) -> HourStep {
     HourStep {
         is_styled: true,
-        ..plain(command)
+        ..make_plain_step(command)
     }
 }
 
@@ -40,7 +40,7 @@ const fn styled(command: &'static str) -> HourStep {
 const PAGE: &str = "short.html";
 
 const STEPS: [HourStep; 8] = [
-    plain("init"),
+    make_plain_step("init"),
     HourStep {
         typed: &[
             ("> ", "What is a lease?\r"),
@@ -48,14 +48,14 @@ const STEPS: [HourStep; 8] = [
             ("/title Leases", "/cost\r"),
             ("is left", "/quit\r"),
         ],
-        ..styled("chat --id talk")
+        ..make_styled_step("chat --id talk")
     },
-    styled("run describe --id short --input file=notes.txt --turns 1"),
-    plain("raise short --turns 5"),
-    styled("resume short"),
-    plain("tree short"),
-    plain("usage --by directive,model"),
-    plain("export html short > short.html"),
+    make_styled_step("run describe --id short --input file=notes.txt --turns 1"),
+    make_plain_step("raise short --turns 5"),
+    make_styled_step("resume short"),
+    make_plain_step("tree short"),
+    make_plain_step("usage --by directive,model"),
+    make_plain_step("export html short > short.html"),
 ];
 
 #[test]

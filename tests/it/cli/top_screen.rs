@@ -13,8 +13,8 @@ fn a_live_screen_shows_what_another_process_does() {
         return;
     };
     top.await_text("0 threads: 0 running");
-    // Symptom: a screen that was there before the first thread stayed empty. Cause: it read the empty
-    // store of a project without one. Fix: the store is looked for again.
+    // Symptom: a screen that was there before the first thread stayed empty. Cause: it read the
+    // empty store of a project without one. Fix: the store is looked for again.
     project.json(&["create", "--id", "quiet", "--title", "A title"]);
     top.await_text("quiet");
     // Only what differs is drawn, so each text is awaited where another one stood.

@@ -120,18 +120,19 @@ async fn load_rows(
             break;
         }
     }
-    if let Some(after) = skips_until {
-        let message = format!("{after} is not in this list");
-        return Err(CommandFault::new("not-found", message)
-            .with_hint("leave --after out to begin with the newest"));
-    }
     found.rows.cursor = cursor;
-    Ok(found)
+    skips_until.map_or(Ok(found), |after| Err(make_unlisted_fault(after)))
+}
+
+/// The fault of a list that was to begin behind a thread which is not in it.
+fn make_unlisted_fault(after: &str) -> CommandFault {
+    CommandFault::new("not-found", format!("{after} is not in this list"))
+        .with_hint("leave --after out to begin with the newest")
 }
 
 /// Looks among the threads of a property that has one page of them at most. None where no property
-/// has so few, or where the index that is walked otherwise is needed: for its cursor, for what a row
-/// has no column of, or for a thread behind which the list begins.
+/// has so few, or where the index that is walked otherwise is needed: for its cursor, for what a
+/// row has no column of, or for a thread behind which the list begins.
 async fn find_among_few(
     opened: &impl ProjectThreads,
     list: &args::ListArgs,

@@ -300,6 +300,17 @@ impl StorageBackend for SqliteStore {
         })
     }
 
+    fn visit_records(
+        &self,
+        collection: &str,
+        visit: &mut dyn FnMut(&str, Option<&str>),
+    ) -> Result<(), StorageError> {
+        check_scan(collection, "", "", 1)?;
+        let sql = self.sql.records(collection);
+        self.readers
+            .query(|connection| read::visit_records(connection, sql, collection, visit))
+    }
+
     fn read_log(
         &self,
         log: &str,

@@ -1,4 +1,4 @@
-//! What one thread has used, by day and model: as much of the costs of a history as the sums of
+//! The sums of what one thread has used, by day and model: as much of the costs of a history as the sums of
 //! `usage` need, and so what a cache keeps of it.
 
 use super::entry_costs::EntryCost;
@@ -6,6 +6,9 @@ use crate::answer::UsageRow;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use threadkeep_units::time::rfc3339_seconds;
+
+/// Seconds of a day in UTC.
+const DAY_SECONDS: i64 = 86_400;
 
 /// Characters of a time of RFC 3339 that are its day.
 const DAY_CHARS: usize = "2026-03-10".len();
@@ -52,11 +55,6 @@ impl DaySum {
         self.output = self.output.saturating_add(tokens.output);
         self.spend = self.spend.saturating_add(cost.spend);
     }
-
-    /// Returns the day in UTC.
-    pub(super) fn day(&self) -> String {
-        day_of(self.first)
-    }
 }
 
 impl UsageRow {
@@ -88,6 +86,27 @@ pub(super) fn select_since(sums: &[DaySum], since: i64) -> Option<Vec<&DaySum>> 
     (!sums.iter().any(is_split)).then(|| later.collect())
 }
 
+/// The names of days; most times that are asked for one after the other are of one day.
+#[derive(Debug, Default)]
+pub(super) struct DayNames {
+    last: Option<(i64, String)>,
+}
+
+impl DayNames {
+    /// Returns the day of a time in UTC.
+    pub(super) fn name_day(&mut self, seconds: i64) -> String {
+        let number = seconds.div_euclid(DAY_SECONDS);
+        match &self.last {
+            Some((known, day)) if *known == number => day.clone(),
+            _ => {
+                let day = day_of(seconds);
+                self.last = Some((number, day.clone()));
+                day
+            }
+        }
+    }
+}
+
 fn day_of(seconds: i64) -> String {
     let mut day = rfc3339_seconds(seconds);
     day.truncate(DAY_CHARS);
@@ -98,8 +117,6 @@ fn day_of(seconds: i64) -> String {
 mod tests {
     use super::*;
     use crate::command::usage::entry_costs::StoredUsage;
-
-    const DAY_SECONDS: u64 = 86_400;
 
     /// Numbers that look random, the same in each run.
     struct NumberSource(u64);
@@ -118,7 +135,7 @@ mod tests {
         let models = [None, Some("tiny"), Some("boss")];
         let count = numbers.below(12);
         let cost = |_| EntryCost {
-            seconds: numbers.below(4 * DAY_SECONDS) as i64 - DAY_SECONDS as i64,
+            seconds: numbers.below(4 * DAY_SECONDS as u64) as i64 - DAY_SECONDS,
             model: models[numbers.below(3) as usize].map(str::to_owned),
             spend: [numbers.below(1_000), u64::MAX][usize::from(numbers.below(50) == 0)],
             tokens: StoredUsage {
@@ -137,7 +154,7 @@ mod tests {
     /// The sums that a cache keeps give what the costs themselves give, whatever time is asked for.
     #[test]
     fn sums_since_a_time_are_those_of_its_costs() {
-        let mut numbers = NumberSource(7);
+        let (mut numbers, mut days) = (NumberSource(7), DayNames::default());
         let (mut split, mut selected) = (0, 0);
         for _ in 0..5_000 {
             let costs = random_costs(&mut numbers);
@@ -145,7 +162,7 @@ mod tests {
             // Often the time of a cost itself, or one beside it.
             let since = match costs.get(numbers.below(24) as usize) {
                 Some(cost) => cost.seconds + numbers.below(3) as i64 - 1,
-                None => numbers.below(5 * DAY_SECONDS) as i64 - DAY_SECONDS as i64,
+                None => numbers.below(5 * DAY_SECONDS as u64) as i64 - DAY_SECONDS,
             };
             let expected = sum_costs(&costs, since);
             match select_since(&all, since) {
@@ -168,7 +185,9 @@ mod tests {
                 .iter()
                 .fold(0_u64, |sum, cost| sum.saturating_add(cost.spend));
             assert_eq!(row.spend, spend);
-            assert!(all.iter().all(|sum| day_of(sum.first) == day_of(sum.last)));
+            for sum in &all {
+                assert_eq!(days.name_day(sum.first), day_of(sum.last));
+            }
         }
         assert!(split > 500 && selected > 500, "{split} {selected}");
     }

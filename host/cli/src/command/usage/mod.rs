@@ -1,17 +1,17 @@
 //! `usage`: money and tokens by day, model, directive and agent, from the entries of histories.
 //!
 //! What a thread has used is added up by day and model first, and those sums are kept in a cache
-//! with a mark of the thread's head: so only threads whose heads were written since are read. A host
-//! that cannot look at its store reads all.
+//! with a mark of the thread's head: so only threads whose heads were written since are read. A
+//! host that cannot look at its store reads all.
 //!
-//! Of each thread only a page of entries is in memory. Reads are not one snapshot: a thread whose run
-//! begins or ends meanwhile may be left out.
+//! Of each thread only a page of entries is in memory. Reads are not one snapshot: a thread whose
+//! run begins or ends meanwhile may be left out.
 
 mod day_sums;
 mod entry_costs;
 mod sums_cache;
 
-use self::day_sums::{DaySum, select_since, sum_costs};
+use self::day_sums::{DayNames, DaySum, select_since, sum_costs};
 use self::entry_costs::{CostReader, EntryCost};
 use self::sums_cache::{KnownThread, SumsCache};
 use super::{fault, note_if_empty, view};
@@ -38,9 +38,16 @@ pub async fn usage(
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open_to_read(screen)?;
     let mut sums = UsageSums::new(&opened, &asked);
+    // Only a host that can look at its store has a cache, and threads.
+    let cache = opened.read_usage_cache();
+    let cache = cache.map(|lines| std::thread::spawn(move || SumsCache::parse(&lines)));
     let marks = opened.head_marks().await;
+    let cache = cache.map(|parsing| parsing.join().unwrap_or_default());
     match marks.map_err(|error| fault::from_call(&error))? {
-        Some(marks) => add_marked(&opened, &marks, &mut sums).await?,
+        Some(marks) => {
+            let cache = cache.unwrap_or_default();
+            add_marked(&opened, &marks, cache, &mut sums).await?;
+        }
         None => add_listed(&opened, &mut sums).await?,
     }
     note_if_empty(&opened, screen);
@@ -52,10 +59,9 @@ pub async fn usage(
 async fn add_marked(
     opened: &impl ProjectThreads,
     marks: &[HeadMark],
+    mut cache: SumsCache,
     sums: &mut UsageSums<'_>,
 ) -> Result<(), CommandFault> {
-    let lines = opened.read_usage_cache();
-    let mut cache = SumsCache::parse(lines.as_deref().unwrap_or_default());
     for mark in marks {
         if let Some(known) = cache.find(mark) {
             if let Some(later) = select_since(&known.sums, sums.since) {
@@ -147,6 +153,7 @@ struct UsageSums<'a> {
     since: i64,
     groups: BTreeMap<Vec<Option<String>>, UsageRow>,
     total: UsageRow,
+    days: DayNames,
     threads: u64,
     unreadable: Vec<String>,
     unreadable_left_out: u64,
@@ -167,6 +174,7 @@ impl<'a> UsageSums<'a> {
             since: asked.since.map_or(i64::MIN, |since| since.second_at(now)),
             groups: BTreeMap::new(),
             total: UsageRow::default(),
+            days: DayNames::default(),
             threads: 0,
             unreadable: Vec::new(),
             unreadable_left_out: 0,
@@ -217,13 +225,13 @@ impl<'a> UsageSums<'a> {
         }
         self.threads += u64::from(!sums.is_empty());
         for sum in sums {
-            let of = |key: &UsageKey| match key {
-                UsageKey::Day => Some(sum.day()),
+            let mut of = |key: &UsageKey| match key {
+                UsageKey::Day => Some(self.days.name_day(sum.first)),
                 UsageKey::Model => sum.model.clone(),
                 UsageKey::Directive => directive.map(str::to_owned),
                 UsageKey::Agent => agent.map(str::to_owned),
             };
-            let group: Vec<Option<String>> = self.keys.iter().map(of).collect();
+            let group: Vec<Option<String>> = self.keys.iter().map(&mut of).collect();
             if self.groups.len() >= GROUPS_MAX && !self.groups.contains_key(&group) {
                 let message = format!("these properties make more than {GROUPS_MAX} sums");
                 return Err(CommandFault::new("too-large", message)

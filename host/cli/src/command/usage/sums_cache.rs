@@ -15,7 +15,7 @@ use serde_json::json;
 /// time.
 const SUMS_MAX: usize = 1_000;
 
-/// What is known of a thread. Its line has the fields in their order.
+/// A thread of the cache. Its line has the fields in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct KnownThread {
     /// The id in lower case.
@@ -35,6 +35,12 @@ pub(super) struct SumsCache {
     kept: Vec<KnownThread>,
     /// True if they are not those that were known.
     is_changed: bool,
+}
+
+impl Default for SumsCache {
+    fn default() -> Self {
+        Self::parse(&[])
+    }
 }
 
 impl SumsCache {
@@ -111,7 +117,7 @@ fn render_lines(threads: &[KnownThread]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn known(thread: &str, digest: u64) -> KnownThread {
+    fn make_known(thread: &str, digest: u64) -> KnownThread {
         KnownThread {
             thread: thread.to_owned(),
             digest: [digest, u64::MAX],
@@ -149,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let threads = [known("a", 1), known("b", 2)];
+        let threads = [make_known("a", 1), make_known("b", 2)];
         let mut cache = SumsCache::parse(&render_lines(&threads));
         for (place, thread) in ["a", "b"].into_iter().enumerate() {
             let found = cache.find(&mark(thread, place as u64 + 1)).unwrap();
@@ -161,7 +167,12 @@ mod tests {
 
     #[test]
     fn only_the_same_head_is_known() {
-        let lines = render_lines(&[known("a", 1), known("b", 2), known("d", 4), known("e", 5)]);
+        let lines = render_lines(&[
+            make_known("a", 1),
+            make_known("b", 2),
+            make_known("d", 4),
+            make_known("e", 5),
+        ]);
         let mut cache = SumsCache::parse(&lines);
         let unreadable = HeadMark {
             digest: None,
@@ -178,14 +189,14 @@ mod tests {
             found.into_iter().for_each(|found| cache.keep(found));
         }
         let lines = cache.into_changed_lines().expect("e is gone");
-        assert_eq!(lines, render_lines(&[known("b", 2)]));
+        assert_eq!(lines, render_lines(&[make_known("b", 2)]));
     }
 
     #[test]
     fn what_is_no_line_of_a_cache_is_left_out() {
         let mut lines =
             b"\n[]\nnull\n{\"thread\":\"a\"}\n[\"a\",[1],null,null,[]]\n\xff\n".to_vec();
-        lines.extend(render_lines(&[known("b", 2), known("a", 1)]));
+        lines.extend(render_lines(&[make_known("b", 2), make_known("a", 1)]));
         lines.extend(br#"["c",[1,-1],null,null,[]]"#);
         let mut cache = SumsCache::parse(&lines);
         for (thread, digest) in [("a", 1), ("b", 2)] {
@@ -196,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_thread_of_too_many_sums_is_read_each_time() {
-        let mut long = known("a", 1);
+        let mut long = make_known("a", 1);
         long.sums = vec![long.sums[0].clone(); SUMS_MAX + 1];
         let mut cache = SumsCache::parse(&[]);
         cache.add(long);
