@@ -203,7 +203,7 @@ impl ProjectThreads for CommandProject {
     }
 
     async fn head_marks(&self) -> CallResult<Option<Vec<HeadMark>>> {
-        let marks = self.tenant().head_marks().await;
+        let marks = self.tenant().read_head_marks();
         let marks = marks.map_err(|error| CallError::Failed(fault::from_store(error)))?;
         Ok(Some(marks.into_iter().map(to_mark).collect()))
     }

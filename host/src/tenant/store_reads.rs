@@ -43,12 +43,13 @@ impl HeadMark {
 
 impl Tenant {
     /// Returns a mark of each head, in the order of their threads. A head that is written meanwhile
-    /// has its mark from before or after.
+    /// has its mark from before or after. It blocks: a thread of its own would ask the system for
+    /// each page of SQLite's cache.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn head_marks(&self) -> Result<Vec<HeadMark>, StorageError> {
-        self.read_store(mark_heads).await
+    pub fn read_head_marks(&self) -> Result<Vec<HeadMark>, StorageError> {
+        mark_heads(&*self.context.storage)
     }
 
     /// Returns the mark of one head; `None` if the thread has none.
