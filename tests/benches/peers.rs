@@ -3,16 +3,18 @@
 //! where their packages are not installed (`peers/requirements.txt`; `THREADKEEP_PYTHON` names the
 //! interpreter).
 //!
-//! A turn is a question and the same answer of 480 bytes, all in SQLite with a write-ahead log.
-//! Each candidate makes one turn before any makes the next, and the order changes. A peer measures
-//! its own calls, so what the pipe to it takes is not counted. How durable a peer is, it asks of
-//! the connection that writes; ours is set as the backend's options say. Nothing is asserted.
+//! All compute on the thread that asks; AsyncSqliteSaver has one for its connection. A turn is a
+//! question and the same answer of 480 bytes, all in SQLite with a write-ahead log. Each candidate
+//! makes one turn before any makes the next, and the order changes. A peer measures its own calls,
+//! so what the pipe to it takes is not counted. How durable a peer is, it asks of the connection
+//! that writes; ours is set as the backend's options say. Nothing is asserted.
 
 #[path = "peers/own.rs"]
 mod own;
 #[path = "peers/python.rs"]
 mod python;
 
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 use threadkeep::storage::sqlite::CommitDurability;
@@ -85,8 +87,8 @@ fn compare(word: &str, durability: CommitDurability, milestones: &[usize]) {
     let mut times: Vec<Vec<Duration>> = vec![Vec::new(); candidates.len()];
     let mut done = 0;
     println!(
-        "  {:>5}  {:34} {:>12} {:>12} {:>14}",
-        "turns", "store", "ms a turn", "bytes", "newest 50, ms"
+        "  {:>5}  {:34} {:>10} {:>12} {:>12} {:>14}",
+        "turns", "store", "ms a turn", "data bytes", "with logs", "newest 50, ms"
     );
     for &milestone in milestones {
         while done < milestone {
@@ -104,14 +106,43 @@ fn compare(word: &str, durability: CommitDurability, milestones: &[usize]) {
             let median = times[times.len() / 2];
             times.clear();
             println!(
-                "  {milestone:>5}  {:34} {:>12.3} {:>12} {:>14.2}",
+                "  {milestone:>5}  {:34} {:>10.3} {:>12} {:>12} {:>14.2}",
                 candidate.name(),
                 median.as_secs_f64() * 1e3,
+                data_bytes(folder),
                 bytes_below(folder),
                 newest.as_secs_f64() * 1e3
             );
         }
     }
+}
+
+/// Bytes of a folder's data: of a copy whose write-ahead logs, which are of one size however much
+/// there is, were moved into their files.
+fn data_bytes(folder: &Path) -> u64 {
+    let copy = tempfile::tempdir().expect("a folder");
+    let files = std::fs::read_dir(folder).expect("a folder");
+    let files: Vec<_> = files
+        .map(|file| file.expect("a file").file_name())
+        .collect();
+    for name in &files {
+        std::fs::copy(folder.join(name), copy.path().join(name)).expect("copied");
+    }
+    for name in files
+        .iter()
+        .filter(|name| is_database(&copy.path().join(name)))
+    {
+        let database = rusqlite::Connection::open(copy.path().join(name)).expect("opened");
+        let moved = database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));
+        assert_eq!(moved, Ok(0), "{name:?} was not moved");
+    }
+    bytes_below(copy.path())
+}
+
+fn is_database(file: &Path) -> bool {
+    let mut start = [0; 16];
+    let read = std::fs::File::open(file).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start.starts_with(b"SQLite format 3")
 }
 
 /// Bytes of the files of a folder, logs included.

@@ -94,29 +94,39 @@ fn main() {
     }
     println!("a turn's commit, median of each; native is the same core compiled for this machine");
     println!(
-        "  {:16} {:>9} {:>10} {:>10} {:>10} {:>9} {:>10} {:>7}",
-        "store", "native", "component", "tenant", "raw SQL", "nat/comp", "nat/tenant", "goal"
+        "  {:14} {:>9} {:>10} {:>9} {:>9} {:>9} {:>5} {:>9} {:>9} {:>11} {:>5}",
+        "store",
+        "native",
+        "component",
+        "lent",
+        "raw SQL",
+        "nat/comp",
+        "goal",
+        "lent/raw",
+        "pooled",
+        "pooled/raw",
+        "goal"
     );
-    for (name, durability, steps, goal) in [
-        ("memory", None, steps(STEPS), ""),
+    for (name, durability, steps, goals) in [
+        ("memory", None, steps(STEPS), ["0.60", ""]),
         (
             "sqlite NORMAL",
             Some(CommitDurability::Normal),
             steps(STEPS),
-            "0.80",
+            ["0.80", "4.6"],
         ),
         (
             "sqlite FULL",
             Some(CommitDurability::Full),
             steps(STEPS_DURABLE),
-            "0.95",
+            ["0.95", "1.7"],
         ),
     ] {
-        candidates::compare(durability, WARM_STEPS.min(steps), steps).print(name, goal);
+        candidates::compare(durability, WARM_STEPS.min(steps), steps).print(name, goals);
     }
     println!(
-        "`component`: called on the caller's thread. `tenant`: `Tenant::submit`, over the engine's \
-         pool of threads."
+        "`component`: an export, called on this thread. `lent`: `Tenant::submit` with \
+         `on_calling_thread`. `pooled`: over the engine's pool of threads, beside raw SQL alone."
     );
     counts::print(steps(STEPS_COUNTED));
     print_budgets(&steps);

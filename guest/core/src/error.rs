@@ -144,6 +144,9 @@ fn describe_invalid(field: &str, value: &str, problem: &str) -> String {
     }
 }
 
+/// The version of the pending step where there is none, in a [`Error::Conflict`].
+pub(crate) const NO_STEP: &str = "none";
+
 fn describe_conflict(field: &str, expected: &str, actual: &str) -> String {
     match field {
         // Compared by digests, which mean nothing to a person.
@@ -152,6 +155,10 @@ fn describe_conflict(field: &str, expected: &str, actual: &str) -> String {
         }
         "decision" => format!("the call has a decision already: {actual}"),
         "input" | "draft" | "content" => format!("the key was used before, with another {field}"),
+        "version" if actual == NO_STEP => format!(
+            "no step of this thread waits for a result, so that of version {expected} was answered \
+             or is of another thread"
+        ),
         _ => format!("{field} is {actual}, not {expected}"),
     }
 }

@@ -37,6 +37,8 @@ use tokio::task::JoinHandle;
 const SIGNAL_TIME_MAX: Duration = Duration::from_secs(5);
 /// Most attempts to signal a cancel: other processes may be writing to the thread.
 const SIGNAL_TRIES: u32 = 5;
+/// Most bytes of conversations that a chat keeps from message to message.
+const KEPT_BYTES_MAX: usize = 32 << 20;
 
 /// The effect of the first Ctrl-C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +183,8 @@ impl<'a> RunWatch<'a> {
         writer: Option<&Arc<DocumentWriter>>,
         screen: &mut OutputScreen,
     ) -> Option<Result<EndedRun, DriveError>> {
-        let mut driver = opened.project().driver();
+        let driver = opened.project().driver();
+        let mut driver = driver.with_kept_conversations(KEPT_BYTES_MAX);
         if let Some(writer) = writer {
             driver = driver.with_observer(Arc::<DocumentWriter>::clone(writer));
         }

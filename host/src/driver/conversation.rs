@@ -1,6 +1,7 @@
 //! The conversation that a driver already holds, so that each step carries only new messages and a
 //! provider sees the same bytes as before.
 
+use super::kept_conversations::ConversationEnd;
 use super::request_images::ConversationImages;
 use crate::error::CallError;
 use crate::models::{CompletionRequest, FailureKind, ModelFailure, ToolSpec};
@@ -14,6 +15,10 @@ pub(super) struct ThreadConversation {
     /// The version whose messages the request holds.
     pub(super) held_version: u64,
     images: ConversationImages,
+    /// True if prompt and tools are those of the run.
+    has_settings: bool,
+    /// The entry with which a run began, and the number of messages up to it once they are held.
+    end: Option<(ConversationEnd, Option<usize>)>,
 }
 
 impl ThreadConversation {
@@ -29,10 +34,14 @@ impl ThreadConversation {
         let request = &mut self.request;
         if asked.since == 0 {
             self.held_version = 0;
+            self.has_settings = false;
             request.messages.clear();
             self.images.restart();
+            // What was held up to the end is gone.
+            self.end.take_if(|(_, messages)| messages.is_some());
         }
-        if self.held_version == 0 {
+        if !self.has_settings {
+            self.has_settings = true;
             request.system.clone_from(&asked.system);
             request.tools = asked.tools.iter().map(tool_spec).collect();
         }
@@ -45,7 +54,46 @@ impl ThreadConversation {
         }
         request.messages.extend(asked.messages.iter().cloned());
         self.held_version = version;
+        if let Some((end, messages)) = &mut self.end
+            && end.version == version
+        {
+            *messages = Some(request.messages.len());
+        }
         Ok(())
+    }
+
+    /// Begins a run with what is held: `end` is the entry that hands out its first request, if that
+    /// is one for the conversation.
+    pub(super) fn begin_run(&mut self, end: Option<ConversationEnd>) {
+        self.has_settings = false;
+        self.end = end.map(|end| (end, None));
+    }
+
+    /// Returns the conversation up to the entry with which its run began; `None` if its messages
+    /// are not held.
+    pub(super) fn into_ended(mut self) -> Option<(ConversationEnd, Self)> {
+        let (end, messages) = self.end.take()?;
+        self.request.messages.truncate(messages?);
+        self.images.restart();
+        self.held_version = end.version;
+        Some((end, self))
+    }
+
+    /// Returns about how many bytes of memory the conversation takes.
+    pub(super) fn bytes(&self) -> usize {
+        let messages = self.request.messages.iter().map(String::len);
+        messages.sum::<usize>() + self.images.bytes()
+    }
+
+    /// Makes a conversation of one message, for tests.
+    #[cfg(test)]
+    pub(super) fn make_ended(message: String, end: ConversationEnd) -> Self {
+        let mut ended = Self {
+            end: Some((end, Some(1))),
+            ..Self::default()
+        };
+        ended.request.messages.push(message);
+        ended
     }
 
     /// As [`Self::extend`]. A conversation that cannot be made, because stored entries of it are

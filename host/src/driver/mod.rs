@@ -13,6 +13,7 @@ mod conversation;
 mod events;
 mod hand_off;
 mod inner_run;
+mod kept_conversations;
 mod nonce;
 mod observer;
 mod outside_calls;
@@ -45,6 +46,7 @@ use crate::tools::ToolSet;
 use crate::wit::{self, runner};
 use conversation::ThreadConversation;
 use hand_off::HandOffLog;
+use kept_conversations::ConversationEnd;
 use queue::{RunLease, describe_holder};
 use run_admission::{RunAdmission, RunBeginning, release_if_refused};
 use std::sync::Arc;
@@ -156,6 +158,16 @@ impl Driver {
             has_begun: Arc::default(),
             hand_offs: HandOffLog::default(),
         }
+    }
+
+    /// Keeps the conversations of the threads that were run last, at most this many bytes of
+    /// messages and images: the next run of such a thread reads what is new, and not all of it. For
+    /// chats, whose threads are run again and again; without it nothing is kept. It holds for all
+    /// drivers that share their holders with this one: its clones, and those of its project.
+    #[must_use]
+    pub fn with_kept_conversations(self, bytes_max: usize) -> Self {
+        self.shared.kept.set_bytes_max(bytes_max);
+        self
     }
 
     /// Holds every run to the ceilings of this guard, which all drivers of the tenant share.
@@ -365,11 +377,14 @@ impl Driver {
         run.follow(&record.id).await;
         self.notify_step(&step).await;
         run.sink.emit(RunEvent::Started {
-            thread: record.id,
+            thread: record.id.clone(),
             run: record.run.number.into(),
             version: step.version,
         });
         run.follow(&step.thread).await;
+        run.conversation = self
+            .begin_conversation((&record.id, record.version, record.hash), &step)
+            .await;
         // A thread that was never run has no descendants.
         if !self.has_begun.swap(true, Ordering::Relaxed) && step.version > 1 {
             self.tree_changed.notify_one();
@@ -379,11 +394,32 @@ impl Driver {
             self.notify_step(&step).await;
         }
         let ended = EndedRun::from_thread(&self.read_ended_thread(&run.thread).await?);
+        if ended.outcome.is_none() {
+            let conversation = std::mem::take(&mut run.conversation);
+            self.shared.kept.keep(&run.thread, conversation);
+        }
         run.sink.emit(match ended.status.as_str() {
             "waiting" => RunEvent::Waits { thread: run.thread },
             _ => RunEvent::Ended(Box::new(ended.clone())),
         });
         Ok(ended)
+    }
+
+    /// Returns the conversation that a run begins with: what is kept of it, or nothing.
+    async fn begin_conversation(
+        &self,
+        (thread, version, hash): (&str, u64, String),
+        step: &runner::Step,
+    ) -> ThreadConversation {
+        // Another thread's entry says nothing of this one, and a summary is asked for by a request
+        // that is not the conversation.
+        let hands_out = step.thread == thread && step.version == version;
+        let is_turn = step.kind == "call-llm" && !perform::step_phase(step).summarizes();
+        let end = (hands_out && is_turn).then_some(ConversationEnd { version, hash });
+        let kept = self.shared.kept.take(&self.tenant, &step.thread).await;
+        let mut conversation = kept.unwrap_or_default();
+        conversation.begin_run(end);
+        conversation
     }
 
     /// Reads the thread of a run that is over. The end is durable, so a failed read is repeated

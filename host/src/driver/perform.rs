@@ -465,20 +465,20 @@ impl Run<'_> {
 
 /// The phase of a run, as one of its steps says it.
 #[derive(Debug, Clone, Copy, Default)]
-struct StepPhase {
+pub(super) struct StepPhase {
     /// The tokens of the next request and those of the window, where the step is to ask for the
     /// summary of a thread that is handed off.
     hand_off: Option<(u64, u64)>,
 }
 
 impl StepPhase {
-    fn summarizes(self) -> bool {
+    pub(super) fn summarizes(self) -> bool {
         self.hand_off.is_some()
     }
 }
 
 /// Reads the fields of a step's `more` that this driver knows.
-fn step_phase(step: &runner::Step) -> StepPhase {
+pub(super) fn step_phase(step: &runner::Step) -> StepPhase {
     let more: serde_json::Value = serde_json::from_str(&step.more).unwrap_or_default();
     let number = |name: &str| more[name].as_u64().unwrap_or_default();
     let summarizes = more["phase"] == "summarizing";

@@ -5,6 +5,7 @@
 //! there is no order: the first in each process polls until the lease is free. A waiter that leaves
 //! gives up its place.
 
+use super::kept_conversations::KeptConversations;
 use super::{StopLevel, StopReceiver};
 use crate::authority::{HolderLock, HolderState};
 use crate::wit;
@@ -45,6 +46,7 @@ pub(crate) struct DriverShared {
     runs: AtomicU64,
     queues: Mutex<HashMap<String, ThreadQueue>>,
     lost: Mutex<VecDeque<LostRun>>,
+    pub(super) kept: KeptConversations,
     /// The lock file of the process, kept as long as there is a driver or a run: it shows that the
     /// holders live.
     lock: Option<HolderLock>,
@@ -81,6 +83,7 @@ impl DriverShared {
             runs: AtomicU64::new(0),
             queues: Mutex::default(),
             lost: Mutex::default(),
+            kept: KeptConversations::default(),
             lock,
         })
     }

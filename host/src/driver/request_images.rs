@@ -33,6 +33,15 @@ impl ConversationImages {
         (self.seen, self.named) = (0, Vec::new());
     }
 
+    /// Returns how many bytes of images are held.
+    pub(super) fn bytes(&self) -> usize {
+        let read = self.read.values().map(|image| match image {
+            RequestImage::Sent { base64, .. } => base64.len(),
+            RequestImage::LeftOut(text) => text.len(),
+        });
+        read.sum()
+    }
+
     /// Returns the images for a request with these messages. A model that takes none is sent texts.
     pub(super) async fn load(
         &mut self,

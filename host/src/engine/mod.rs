@@ -234,6 +234,20 @@ impl Engine {
         self.shared.pool.run_call(lane, call).await
     }
 
+    /// Runs a call on this thread, or on the pool where it has to wait.
+    pub(crate) async fn run_call_here<T, F>(&self, lane: TenantLane, call: F) -> Result<T, NoAnswer>
+    where
+        T: Send + 'static,
+        F: FnOnce(Instant) -> T + Send + 'static,
+    {
+        // A task that calls without end must let others of its runtime have their turn.
+        tokio::task::consume_budget().await;
+        match self.shared.pool.run_here(lane, call) {
+            Ok(answer) => answer,
+            Err(call) => self.run_call(lane, call).await,
+        }
+    }
+
     /// Waits until fewer than [`INNER_RUNS_MAX`] calls of `runner.run` are under way.
     pub(crate) async fn admit_inner_run(&self) -> Result<OwnedSemaphorePermit, NoAnswer> {
         let room = Arc::clone(&self.shared.inner_runs).acquire_owned().await;

@@ -11,6 +11,10 @@
 //! the low class. It ends as soon as there is nothing to do, or its place is needed. A quarter of
 //! the places is never used for the low class.
 //!
+//! A caller may lend its own thread, which saves the two wake-ups of a call on the pool's. The call
+//! counts as one of its lane; while others wait, or the lane is in the low class, or the thread has
+//! too little stack, the pool serves it.
+//!
 //! No store has a thread of its own: a commit runs on the thread of the call that makes it. So the
 //! round-robin order of lanes also shares the writers among tenants.
 
@@ -29,6 +33,9 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(10);
 const LOW_IDLE_TIME_MAX: Duration = Duration::from_millis(50);
 /// Stack for the host's own code in a call: imports, down to the database.
 pub(super) const HOST_STACK_BYTES: usize = 2 << 20;
+/// The same for a call on its caller's thread: less than a thread of the pool has, but several
+/// times what the deepest import takes, and small enough for a worker of tokio, which has 2 MiB.
+const HERE_STACK_BYTES: usize = 1 << 20;
 /// A stack size that no system can give: a thread with it cannot be started.
 #[cfg(test)]
 pub(super) const STACK_BYTES_REFUSED: usize = 1 << 50;
@@ -112,6 +119,34 @@ impl CallPool {
         answered.await.unwrap_or(Err(NoAnswer::Abandoned))
     }
 
+    /// Runs a call on this thread, passing it its deadline; gives it back where it has to wait for
+    /// a thread of the pool.
+    pub(crate) fn run_here<T, F>(&self, lane: TenantLane, call: F) -> Result<Result<T, NoAnswer>, F>
+    where
+        F: FnOnce(Instant) -> T,
+    {
+        let inner = &self.inner;
+        let needed = HERE_STACK_BYTES + inner.limits.stack_bytes_max;
+        let has_stack = stacker::remaining_stack().is_some_and(|left| left >= needed);
+        if !has_stack || !inner.queue.lock().begin_outside(lane) {
+            return Err(call);
+        }
+        let deadline = Instant::now() + inner.limits.wall_time_max;
+        priority::begin_borrowed_call();
+        let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call(deadline)));
+        let is_offender = priority::end_borrowed_call();
+        let mut queue = inner.queue.lock();
+        queue.update_lane(lane, |state| state.running -= 1);
+        if is_offender {
+            queue.lower_lane(lane, Instant::now());
+        }
+        // What waited for this call to end.
+        for side in [PriorityClass::Normal, PriorityClass::Low] {
+            inner.serve_class(&mut queue, side);
+        }
+        Ok(called.map_err(|_| NoAnswer::Abandoned))
+    }
+
     /// Answers the callers whose time has passed, moves lanes back from the low class, and starts
     /// missing threads.
     pub(crate) fn run_upkeep(&self) {
@@ -156,7 +191,8 @@ impl PoolInner {
             }
         };
         self.serve_class(&mut queue, side);
-        if queue.thread_count() == 0 {
+        // A call that waits for one on a lent thread is served when that is over.
+        if queue.thread_count() == 0 && queue.class_queue(side).startable > 0 {
             let withdrawn = queue.remove_call(number);
             drop(queue);
             drop(withdrawn);
@@ -305,3 +341,7 @@ fn move_to_low_class(queue: &mut CallQueue, side: &mut PriorityClass) {
 #[cfg(test)]
 #[path = "pool_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "lent_thread_tests.rs"]
+mod lent_thread_tests;

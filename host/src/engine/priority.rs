@@ -16,11 +16,26 @@ thread_local! {
     static BEGAN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     static LOW: Cell<bool> = const { Cell::new(false) };
     static BLAMED: Cell<bool> = const { Cell::new(false) };
+    /// True while a call computes on a thread that is not the pool's.
+    static BORROWED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Marks the beginning of a call on this thread.
 pub(super) fn begin_call() {
     BEGAN.set(thread_cpu_time());
+}
+
+/// Marks the beginning of a call on a thread of the caller, whose priority is not ours to change.
+pub(super) fn begin_borrowed_call() {
+    begin_call();
+    BORROWED.set(true);
+    BLAMED.set(false);
+}
+
+/// Marks the end of a call on a thread of the caller; true if it computed long, or was stopped.
+pub(super) fn end_borrowed_call() -> bool {
+    BORROWED.set(false);
+    take_offender_mark()
 }
 
 /// CPU time of the call on this thread, imports included. Not elapsed time: where others keep all
@@ -42,11 +57,15 @@ fn thread_cpu_time() -> Duration {
 }
 
 /// Lowers the priority of this thread until the thread ends. Does nothing on other systems than
-/// Linux.
+/// Linux. A borrowed thread keeps its priority: the later calls of its tenant are lowered.
 ///
 /// It sets the idle policy and not the lowest niceness: a thread that wakes takes the core from an
 /// idle one at once, but waits for a nice one until its slice is over, which is some milliseconds.
 pub(super) fn lower_priority() {
+    if BORROWED.get() {
+        mark_offender();
+        return;
+    }
     #[cfg(target_os = "linux")]
     if !LOW.get() {
         use thread_priority::{

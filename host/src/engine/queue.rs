@@ -209,6 +209,21 @@ impl CallQueue {
         None
     }
 
+    /// Counts a call as running that needs no thread of the pool, if nothing that waits would be
+    /// overtaken: true if it may begin.
+    pub(super) fn begin_outside(&mut self, lane: TenantLane) -> bool {
+        let is_normal = self.class_of(lane) == PriorityClass::Normal;
+        if self.closed || !is_normal || self.normal.startable > 0 {
+            return false;
+        }
+        let running_max = self.running_max;
+        self.update_lane(lane, |state| {
+            let begins = state.waiting.is_empty() && state.running < running_max;
+            state.running += usize::from(begins);
+            begins
+        })
+    }
+
     /// Moves a lane to the low class, because one of its calls lowered its priority or was stopped.
     pub(super) fn lower_lane(&mut self, lane: TenantLane, now: Instant) {
         if self.class_of(lane) == PriorityClass::Normal {

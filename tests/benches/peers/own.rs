@@ -18,7 +18,7 @@ use threadkeep::models::{
 use threadkeep::storage::sqlite::{CommitDurability, SqliteOptions, SqliteStore};
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::{ToolEntry, ToolResult, ToolSet};
-use threadkeep::wit::{llm, runner};
+use threadkeep::wit::{self, llm, runner};
 use threadkeep_tests::fixture::{MapLibrary, draft};
 use tokio::runtime::Runtime;
 
@@ -39,7 +39,7 @@ impl OwnChat {
         let store = SqliteStore::open(&dir, "registry.db", options).expect("a store");
         let context = TenantContext::new(Arc::new(store), Arc::new(MapLibrary::small()));
         let engine = Engine::new(EngineLimits::local(), None).expect("an engine");
-        let tenant = Tenant::new(engine, context);
+        let tenant = Tenant::new(engine, context).on_calling_thread();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -135,29 +135,46 @@ impl ConversationStore for SubmittedChat {
         let key = format!("bench/{number}");
         let blocks = json!([{"type": "text", "text": answer}]).to_string();
         let chat = &self.chat;
-        let finished = chat.runtime.block_on(async {
-            let (tenant, thread) = (&chat.tenant, &chat.thread);
-            let handle = tenant.start(thread, Some(question(number)), "bench/1", &key, None);
-            let handle = handle.await?;
-            let outcome = runner::Outcome::Completion(llm::Completion {
-                blocks,
-                finish: "stop".to_owned(),
-                usage: None,
-                session: None,
-                id: None,
-                model: None,
-            });
-            let version = handle.step.version;
-            tenant
-                .submit(thread, handle.token, version, outcome, version)
-                .await
+        let thread = chat.runtime.block_on(async {
+            let tenant = &chat.tenant;
+            let input = Some(question(number));
+            let handle = tenant.start(&chat.thread, input, "bench/1", &key, None);
+            let handle = handle.await.expect("started");
+            let (mut step, mut thread) = (handle.step, chat.thread.clone());
+            // A long conversation is handed off: a summary comes first, then the next link's step.
+            while step.kind == "call-llm" {
+                thread = step.thread;
+                let reply = runner::Outcome::Completion(reply(&blocks));
+                let submitted = tenant.submit(&thread, handle.token, step.version, reply, 0);
+                step = submitted.await.expect("submitted");
+            }
+            assert_eq!(step.kind, "finished");
+            thread
         });
-        assert_eq!(finished.expect("submitted").kind, "finished");
+        self.chat.thread = thread;
         began.elapsed()
     }
 
     fn newest(&mut self) -> Duration {
         self.chat.newest()
+    }
+}
+
+/// A reply that is whole.
+fn reply(blocks: &str) -> llm::Completion {
+    llm::Completion {
+        blocks: blocks.to_owned(),
+        finish: "stop".to_owned(),
+        usage: Some(wit::Usage {
+            input: USAGE.input,
+            output: USAGE.output,
+            read: 0,
+            write: 0,
+            reasoning: 0,
+        }),
+        session: None,
+        id: None,
+        model: None,
     }
 }
 
@@ -178,7 +195,8 @@ impl DrivenChat {
             providers,
             Arc::new(EmptyToolSet),
             "bench",
-        );
+        )
+        .with_kept_conversations(KEPT_BYTES_MAX);
         Self {
             chat,
             driver,
@@ -199,7 +217,8 @@ impl ConversationStore for DrivenChat {
         let run = self
             .driver
             .run(&self.chat.thread, Some(question(number)), &sink, &stop);
-        self.chat.runtime.block_on(run).expect("it runs");
+        let ended = self.chat.runtime.block_on(run).expect("it runs");
+        self.chat.thread = ended.thread;
         began.elapsed()
     }
 
@@ -207,6 +226,18 @@ impl ConversationStore for DrivenChat {
         self.chat.newest()
     }
 }
+
+/// Bytes of conversations that the driver keeps from run to run.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
+/// The usage that a reply tells: as little as leaves the last turn below the preset's caps.
+const USAGE: Usage = Usage {
+    input: 100,
+    output: 120,
+    read: 0,
+    write: 0,
+    reasoning: 0,
+};
 
 /// Answers at once.
 #[derive(Default)]
@@ -221,13 +252,8 @@ impl ModelProvider for InstantModel {
         _: OnDelta<'a>,
     ) -> BoxFuture<'a, Result<ModelCompletion, ModelFailure>> {
         let text = self.answer.lock().expect("no panic").clone();
-        let usage = Usage {
-            input: 1_000,
-            output: 120,
-            ..Usage::default()
-        };
         let blocks = vec![ReplyBlock::Text { text }];
-        Box::pin(async move { Ok(ModelCompletion::new(blocks, "stop").with_usage(usage)) })
+        Box::pin(async move { Ok(ModelCompletion::new(blocks, "stop").with_usage(USAGE)) })
     }
 }
 

@@ -13,7 +13,8 @@ use threadkeep::storage::StorageBackend;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::CommitDurability;
 
-/// Runs `native`, `component` or `tenant` over `memory`, `normal` or `full`, and prints its median.
+/// Runs `native`, `component`, `tenant` or `lent` over `memory`, `normal` or `full`, and prints its
+/// median.
 pub fn run(candidate: &str, kind: &str, steps: usize) {
     let durability = match kind {
         "memory" => None,
@@ -27,7 +28,8 @@ pub fn run(candidate: &str, kind: &str, steps: usize) {
         "native" => Box::new(NativeRun::start(&storage)),
         "component" => Box::new(DirectRun::start(&storage)),
         "tenant" => Box::new(TenantRun::start(&storage)),
-        _ => panic!("a candidate is native, component or tenant"),
+        "lent" => Box::new(TenantRun::start_lent(&storage)),
+        _ => panic!("a candidate is native, component, tenant or lent"),
     };
     let times = measure(&mut [run.as_mut()], steps / 10, steps);
     println!("{candidate} over {kind}: {}", micros(times[0]));

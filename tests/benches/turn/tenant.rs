@@ -74,8 +74,18 @@ pub struct TenantRun {
 }
 
 impl TenantRun {
+    /// A run whose calls take a thread of the engine's pool.
     pub fn start(storage: &Arc<dyn StorageBackend>) -> Self {
-        let (runtime, tenant) = (runtime(), tenant(storage));
+        Self::start_as(tenant(storage))
+    }
+
+    /// A run whose calls compute on the thread that asks.
+    pub fn start_lent(storage: &Arc<dyn StorageBackend>) -> Self {
+        Self::start_as(tenant(storage).on_calling_thread())
+    }
+
+    fn start_as(tenant: Tenant) -> Self {
+        let runtime = runtime();
         let thread = runtime
             .block_on(tenant.create(draft()))
             .expect("created")

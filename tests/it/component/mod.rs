@@ -14,6 +14,7 @@ mod fresh_instances;
 mod handed_off_runs;
 mod host_answers;
 mod imports;
+mod kept_conversations;
 mod library_answers;
 mod limits;
 mod llmock;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use threadkeep::error::CallError;
 use threadkeep::limits::EngineLimits;
+use threadkeep_tests::fixture::draft;
 
 struct LimitAttack {
     limit: &'static str,
@@ -97,6 +98,37 @@ async fn each_attack_ends_with_its_limit_and_the_neighbour_lives_on() {
             time.as_millis()
         );
     }
+}
+
+/// On a thread that its caller lends, an attack ends with the same limit. A call that waits in an
+/// import is not among them: there nobody but the import ends it.
+#[test]
+fn each_attack_on_a_lent_thread_ends_with_its_limit() {
+    let lent = std::thread::Builder::new().stack_size(8 << 20).spawn(|| {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().build().unwrap();
+        for attack in attacks().iter().filter(|attack| attack.program != "sleeps") {
+            let LimitAttack { limit, program, .. } = attack;
+            let world = TwoTenants::new(program, attack.limits);
+            let hostile = world.hostile.on_calling_thread();
+            // A second attack at once is the tenant's own: it is what some limits count.
+            let ends =
+                runtime.block_on(async { tokio::join!(hostile.get("x"), world.hostile.get("x")) });
+            for end in [ends.0, ends.1] {
+                let end = end.expect_err("an attack has no answer");
+                assert!(
+                    matches!(end, CallError::Limit(name) if name == *limit),
+                    "{program}: {end}"
+                );
+            }
+            let neighbour = world.neighbour.on_calling_thread();
+            let made = runtime
+                .block_on(neighbour.create(draft(Some("work"))))
+                .unwrap();
+            assert_eq!(made.status, "created", "{program}");
+        }
+    });
+    lent.unwrap().join().unwrap();
 }
 
 /// Runs as many attackers as may run at once, all stopped by the limit. Returns the time and the

@@ -9,7 +9,8 @@ use threadkeep_component::service::Error;
 use threadkeep_core::history::parse_user;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::runner::{
-    HolderProof, LlmCompletion, REPLY_BYTES_MAX, ReplyBlock, Signal, StepOutcome,
+    DecisionInputs, HolderProof, LlmCompletion, REPLY_BYTES_MAX, ReplyBlock, Signal, StepOutcome,
+    StepSubmission,
 };
 use threadkeep_core::thread::{MAIL_MAX, StepKind};
 use threadkeep_tests::fixture::MapLibrary;
@@ -392,4 +393,25 @@ fn no_call_of_a_reply_that_is_not_whole_is_run() {
         assert_eq!(found, expected, "{finish}");
         world.audit();
     }
+}
+
+/// Symptom: "version is 2, not 2". Cause: where no step is pending, the version of the thread was
+/// told in the place of the step's. Fix: the error says that no step waits for a result.
+#[test]
+fn a_result_without_a_pending_step_is_told_so() {
+    let mut world = RunnerFixture::new();
+    let chat = world.create(None);
+    world.start(&chat, Some("hello")).unwrap();
+    let held = world.held[&chat].clone();
+    world.submit(&chat, says("hi")).unwrap();
+    let submission = StepSubmission {
+        token: held.token,
+        version: held.handed.step.version + 1,
+        outcome: says("again"),
+        inputs: DecisionInputs::default(),
+    };
+    let refused = world.service.submit(&chat, &submission, 0).unwrap_err();
+    assert_eq!(code(&refused), "conflict");
+    let told = format!("{refused:?}");
+    assert!(told.contains(r#"actual: "none""#), "{told}");
 }

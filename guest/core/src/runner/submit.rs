@@ -14,7 +14,7 @@ use super::submission::{StepOutcome, StepSubmission};
 use super::summary_attempt::{apply_summary_failure, apply_summary_reply};
 use super::transition::RunTransition;
 use super::usage_correction::record_fenced_usage;
-use crate::error::Error;
+use crate::error::{Error, NO_STEP};
 use crate::hash::sha256_text;
 use crate::history::{CommitReason, Entry, StepAnswer};
 use crate::json;
@@ -174,11 +174,10 @@ fn find_pending_step<'a>(
         None => Err(Error::Conflict {
             field: "version",
             expected: submission.version.to_string(),
-            actual: head
-                .step
-                .as_ref()
-                .map_or(head.version, |step| step.version)
-                .to_string(),
+            actual: match &head.step {
+                Some(step) => step.version.to_string(),
+                None => NO_STEP.to_owned(),
+            },
         }),
     }
 }

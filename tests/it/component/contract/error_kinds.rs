@@ -237,6 +237,22 @@ fn mismatch_cases() -> Vec<ErrorCase> {
             arrives: "1 2",
         },
         conflict("version", read, "version is 6, not 4"),
+        ErrorCase {
+            error: CoreError::Conflict {
+                field: "version",
+                expected: text("4"),
+                actual: text("none"),
+            }
+            .into(),
+            record: ("conflict", "version", "chat-1"),
+            details: r#"{"expected":"4","actual":"none"}"#,
+            sentences: (
+                "no step of this thread waits for a result, so that of version 4 was answered or \
+                 is of another thread",
+                read,
+            ),
+            arrives: "4 none",
+        },
         conflict(
             "bill",
             repeat,
