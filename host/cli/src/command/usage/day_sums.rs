@@ -1,5 +1,5 @@
-//! The sums of what one thread has used, by day and model: as much of the costs of a history as the sums of
-//! `usage` need, and so what a cache keeps of it.
+//! The sums of what one thread has used, by day and model: as much of the costs of a history as
+//! `usage` needs, and so what a cache keeps of it.
 
 use super::entry_costs::EntryCost;
 use crate::answer::UsageRow;
