@@ -245,8 +245,7 @@ impl OutputScreen {
     /// Prints a line of an answer. Nothing with `--json`. It stays one line, whatever a name in it
     /// holds: the others are the program's own.
     pub fn print_line(&mut self, line: &str) {
-        self.print_text(&printable::line(line));
-        self.print_text("\n");
+        self.print_text(&format!("{}\n", printable::line(line)));
     }
 
     /// Ends the line that [`OutputScreen::print_text`] has left open.
