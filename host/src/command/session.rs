@@ -264,11 +264,16 @@ impl CommandSession {
         let mut options = self.project_options(policy.clone())?;
         // Each takes a third of a short command's time.
         let (engine, store) = std::thread::scope(|scope| {
-            let engine = scope.spawn(|| self.engine());
+            let thread = std::thread::Builder::new();
+            let engine = thread.spawn_scoped(scope, || self.engine());
             let store = OpenProject::open_store_to_read(directory, &options);
-            (engine.join(), store)
+            (engine.map(|engine| engine.join()), store)
         });
-        let engine = engine.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let engine = match engine {
+            Ok(prepared) => prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
+            // No thread can be had.
+            Err(_) => self.engine()?,
+        };
         match store {
             Ok(store) => {
                 options.store = Some(store);

@@ -241,6 +241,14 @@ fn a_head_that_cannot_be_read_takes_its_own_thread_alone() {
     assert_ne!(total(&lacking), total(&whole));
     put(&sound[0].value);
     assert_eq!(ask(&project, &[]), whole);
+    // A head without the record of its thread is no sum of its own either.
+    let record = RecordKey::new("thread", "two");
+    let delete = CommitOp::Delete { key: record };
+    store.commit(&[delete], false).expect("written");
+    put(&format!("{} ", sound[0].value));
+    let lacking = ask(&project, &[]);
+    let named: Value = serde_json::from_str(&lacking).expect("JSON");
+    assert_eq!(named["unreadable"], serde_json::json!(["two"]));
 }
 
 /// The file is of use: it is written once, read again, and replaced when a thread goes on.

@@ -38,11 +38,14 @@ pub async fn usage(
 ) -> Result<CommandExit, CommandFault> {
     let opened = host.open_to_read(screen)?;
     let mut sums = UsageSums::new(&opened, &asked);
-    // Only a host that can look at its store has a cache, and threads.
-    let cache = opened.read_usage_cache();
-    let cache = cache.map(|lines| std::thread::spawn(move || SumsCache::parse(&lines)));
+    // Only a host that can look at its store has a cache, and threads. Without a thread the cache
+    // is left out: that costs time.
+    let parsing = opened.read_usage_cache().and_then(|lines| {
+        let thread = std::thread::Builder::new();
+        thread.spawn(move || SumsCache::parse(&lines)).ok()
+    });
     let marks = opened.head_marks().await;
-    let cache = cache.map(|parsing| parsing.join().unwrap_or_default());
+    let cache = parsing.and_then(|parsing| parsing.join().ok());
     match marks.map_err(|error| fault::from_call(&error))? {
         Some(marks) => {
             let cache = cache.unwrap_or_default();
@@ -87,26 +90,22 @@ async fn read_marked(
     mark: &HeadMark,
     sums: &mut UsageSums<'_>,
 ) -> Result<Option<KnownThread>, CommandFault> {
-    let is_none = |error: &CallError| {
-        let kinds = [
-            RefusalKind::NotFound,
-            RefusalKind::Invalid,
-            RefusalKind::Deleted,
-        ];
-        kinds.into_iter().any(|kind| error.is_refused_as(kind))
+    let found = opened.get(&mark.thread).await;
+    let costs = match &found {
+        Ok(found) => read_costs(opened, &found.id).await,
+        Err(error) => Err(error.clone()),
     };
-    let found = match opened.get(&mark.thread).await {
-        Ok(found) => found,
-        Err(error) if is_none(&error) => return Ok(None),
-        Err(error) => return sums.add_refused(&mark.thread, &error).map(|()| None),
-    };
-    let costs = match read_costs(opened, &found.id).await {
-        Ok(costs) => costs,
-        Err(error) => return sums.add_refused(&found.id, &error).map(|()| None),
-    };
-    sums.add_costs(found.directive.as_deref(), found.agent.as_deref(), &costs)?;
     let mark_now = opened.head_mark(&mark.thread).await;
     let mark_now = mark_now.map_err(|error| fault::from_call(&error))?;
+    let (found, costs) = match (found, costs) {
+        (Ok(found), Ok(costs)) => (found, costs),
+        // It was deleted meanwhile, or the name is no id.
+        (Err(error), _) if is_no_thread(&error, mark_now.is_some()) => return Ok(None),
+        (Err(error), _) | (_, Err(error)) => {
+            return sums.add_refused(&mark.thread, &error).map(|()| None);
+        }
+    };
+    sums.add_costs(found.directive.as_deref(), found.agent.as_deref(), &costs)?;
     let (Some(digest), true) = (mark.digest, mark_now.as_ref() == Some(mark)) else {
         return Ok(None);
     };
@@ -117,6 +116,13 @@ async fn read_marked(
         agent: found.agent,
         sums: sum_costs(&costs, i64::MIN),
     }))
+}
+
+/// Returns true if a refusal says that there is no such thread. A head without the record of its
+/// thread is one that cannot be read.
+fn is_no_thread(error: &CallError, has_head: bool) -> bool {
+    let is = |kind| error.is_refused_as(kind);
+    is(RefusalKind::Invalid) || is(RefusalKind::Deleted) || (is(RefusalKind::NotFound) && !has_head)
 }
 
 /// Adds all threads by pages of their list.
