@@ -36,7 +36,7 @@ use cap_std::fs::Dir;
 use rusqlite::Connection;
 
 use self::checkpoint::WriteAheadLog;
-use self::connection::{ReadMode, check_before_open, check_readable, open_writer};
+use self::connection::{ReadMode, check_before_open, check_readable, open_writer, walk_table};
 use self::files::{FileIdentity, StoreFiles};
 use self::lock::LockFile;
 use self::maintenance::MaintenanceThread;
@@ -307,8 +307,11 @@ impl StorageBackend for SqliteStore {
     ) -> Result<(), StorageError> {
         check_scan(collection, "", "", 1)?;
         let sql = self.sql.records(collection);
-        self.readers
-            .query(|connection| read::visit_records(connection, sql, collection, visit))
+        self.readers.query(|connection| {
+            walk_table(connection, || {
+                read::visit_records(connection, sql, collection, visit)
+            })
+        })
     }
 
     fn read_log(

@@ -72,7 +72,6 @@ async fn add_marked(
             } else {
                 read_marked(opened, mark, sums).await?;
             }
-            cache.keep(known);
         } else if let Some(read) = read_marked(opened, mark, sums).await? {
             cache.add(read);
         }

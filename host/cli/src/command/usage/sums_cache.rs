@@ -28,19 +28,15 @@ pub(super) struct KnownThread {
 }
 
 /// The threads that a cache knows, looked up in the order of their ids.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SumsCache {
-    threads: std::iter::Peekable<std::vec::IntoIter<KnownThread>>,
-    /// Those that were found, and those that were read since.
-    kept: Vec<KnownThread>,
-    /// True if they are not those that were known.
-    is_changed: bool,
-}
-
-impl Default for SumsCache {
-    fn default() -> Self {
-        Self::parse(&[])
-    }
+    known: Vec<KnownThread>,
+    /// The place of the next one that is looked at.
+    next: usize,
+    /// Places of those whose head is gone or another one.
+    dropped: Vec<usize>,
+    /// Those that were read since.
+    added: Vec<KnownThread>,
 }
 
 impl SumsCache {
@@ -50,45 +46,52 @@ impl SumsCache {
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty());
         let parsed = parsed.filter_map(|line| serde_json::from_slice(line).ok());
-        let mut threads: Vec<KnownThread> = parsed.collect();
+        let mut known: Vec<KnownThread> = parsed.collect();
         // A look-up goes forward only.
-        threads.sort_by(|one, other| one.thread.cmp(&other.thread));
+        known.sort_by(|one, other| one.thread.cmp(&other.thread));
         Self {
-            threads: threads.into_iter().peekable(),
-            kept: Vec::new(),
-            is_changed: false,
+            known,
+            ..Self::default()
         }
     }
 
     /// Returns what is known of a thread, which comes after all that were asked for before, if its
     /// head has the same mark.
-    pub(super) fn find(&mut self, mark: &HeadMark) -> Option<KnownThread> {
-        while let Some(found) = self.threads.next_if(|known| known.thread <= mark.thread) {
-            if found.thread == mark.thread && Some(found.digest) == mark.digest {
-                return Some(found);
+    pub(super) fn find(&mut self, mark: &HeadMark) -> Option<&KnownThread> {
+        loop {
+            let place = self.next;
+            let known = self.known.get(place)?;
+            if known.thread > mark.thread {
+                return None;
             }
-            self.is_changed = true;
+            self.next += 1;
+            if known.thread == mark.thread && Some(known.digest) == mark.digest {
+                return self.known.get(place);
+            }
+            self.dropped.push(place);
         }
-        None
-    }
-
-    /// Keeps what was found.
-    pub(super) fn keep(&mut self, known: KnownThread) {
-        self.kept.push(known);
     }
 
     /// Keeps what was read anew.
     pub(super) fn add(&mut self, read: KnownThread) {
         if read.sums.len() <= SUMS_MAX {
-            self.is_changed = true;
-            self.kept.push(read);
+            self.added.push(read);
         }
     }
 
     /// Returns the lines of a new cache; `None` if they are the same as before.
-    pub(super) fn into_changed_lines(self) -> Option<Vec<u8>> {
-        let is_changed = self.is_changed || self.threads.len() > 0;
-        is_changed.then(|| render_lines(&self.kept))
+    pub(super) fn into_changed_lines(mut self) -> Option<Vec<u8>> {
+        self.dropped.extend(self.next..self.known.len());
+        if self.dropped.is_empty() && self.added.is_empty() {
+            return None;
+        }
+        let mut dropped = self.dropped.into_iter().peekable();
+        let known = self.known.into_iter().enumerate();
+        let kept = known.filter(|(place, _)| dropped.next_if_eq(place).is_none());
+        let mut threads: Vec<KnownThread> = kept.map(|(_, known)| known).collect();
+        threads.extend(self.added);
+        threads.sort_by(|one, other| one.thread.cmp(&other.thread));
+        Some(render_lines(&threads))
     }
 }
 
@@ -158,9 +161,8 @@ mod tests {
         let threads = [make_known("a", 1), make_known("b", 2)];
         let mut cache = SumsCache::parse(&render_lines(&threads));
         for (place, thread) in ["a", "b"].into_iter().enumerate() {
-            let found = cache.find(&mark(thread, place as u64 + 1)).unwrap();
-            assert_eq!(found, threads[place]);
-            cache.keep(found);
+            let found = cache.find(&mark(thread, place as u64 + 1));
+            assert_eq!(found, Some(&threads[place]));
         }
         assert_eq!(cache.into_changed_lines(), None);
     }
@@ -184,12 +186,12 @@ mod tests {
             (mark("c", 2), false),
             (unreadable, false),
         ] {
-            let found = cache.find(&asked);
-            assert_eq!(found.is_some(), is_known, "{asked:?}");
-            found.into_iter().for_each(|found| cache.keep(found));
+            assert_eq!(cache.find(&asked).is_some(), is_known, "{asked:?}");
         }
+        cache.add(make_known("a", 9));
         let lines = cache.into_changed_lines().expect("e is gone");
-        assert_eq!(lines, render_lines(&[make_known("b", 2)]));
+        let expected = [make_known("a", 9), make_known("b", 2)];
+        assert_eq!(lines, render_lines(&expected));
     }
 
     #[test]
