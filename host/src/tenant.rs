@@ -103,10 +103,15 @@ impl Tenant {
     ///
     /// For a caller whose thread has nothing else to do: a poll takes as long as the call, which
     /// may wait for the store, and it ends with the call however late that is. Calls that are
-    /// polled on one thread go one after the other, so they share no sync of the disk. A call takes
-    /// a thread of the pool all the same while calls of other tenants wait for one, where this
-    /// thread has less than 1.5 MiB of stack left, and for a second after a call that computed long
-    /// or was stopped by a limit.
+    /// polled on one thread go one after the other, so they share no sync of the disk. What the
+    /// tenant's context has (store, library, clock) is called on that thread, too, and must not
+    /// block on a runtime that the thread belongs to.
+    ///
+    /// A call takes a thread of the pool all the same while calls of the tenant or of others wait
+    /// for one or this tenant runs as many as it may, where the thread has less stack left than
+    /// [`EngineLimits::stack_bytes_max`](crate::limits::EngineLimits::stack_bytes_max) and 1 MiB,
+    /// and for a second after a call that computed long or was stopped by a limit. Calls on lent
+    /// threads count as the tenant's, and not among the threads of the pool.
     #[must_use]
     pub fn on_calling_thread(&self) -> Self {
         Self {
@@ -174,9 +179,10 @@ impl Tenant {
     {
         let tenant = self.clone();
         let call = move |deadline| tenant.call_on_thread(clean, deadline, export);
-        let called = match self.lends_thread {
-            true => self.engine.run_call_here(self.lane, call).await,
-            false => self.engine.run_call(self.lane, call).await,
+        let called = if self.lends_thread {
+            self.engine.run_lent_call(self.lane, call).await
+        } else {
+            self.engine.run_call(self.lane, call).await
         };
         called.unwrap_or_else(|none| CallAnswer {
             result: Err(none.into()),

@@ -273,8 +273,8 @@ impl StorageError {
     }
 }
 
-/// Durable storage of one tenant. Synchronous: called on the host's own threads, never on those of
-/// an async runtime.
+/// Durable storage of one tenant. Synchronous: called on the host's own threads, or on one that a
+/// caller lends. It may block, but not on the async runtime of its caller.
 pub trait StorageBackend: Send + Sync {
     /// Returns the records that exist among `keys`, in the order asked, as one snapshot. More than
     /// [`ANSWER_BYTES_MAX`] of values are [`StorageError::TooLarge`].

@@ -144,7 +144,7 @@ fn describe_invalid(field: &str, value: &str, problem: &str) -> String {
     }
 }
 
-/// The version of the pending step where there is none, in a [`Error::Conflict`].
+/// Stands in an [`Error::Conflict`] for the version of the pending step where none is pending.
 pub(crate) const NO_STEP: &str = "none";
 
 fn describe_conflict(field: &str, expected: &str, actual: &str) -> String {
@@ -156,8 +156,8 @@ fn describe_conflict(field: &str, expected: &str, actual: &str) -> String {
         "decision" => format!("the call has a decision already: {actual}"),
         "input" | "draft" | "content" => format!("the key was used before, with another {field}"),
         "version" if actual == NO_STEP => format!(
-            "no step of this thread waits for a result, so that of version {expected} was answered \
-             or is of another thread"
+            "no step of this thread waits for a result: version {expected} was answered before, or \
+             was never a step of it"
         ),
         _ => format!("{field} is {actual}, not {expected}"),
     }

@@ -183,8 +183,10 @@ impl<'a> RunWatch<'a> {
         writer: Option<&Arc<DocumentWriter>>,
         screen: &mut OutputScreen,
     ) -> Option<Result<EndedRun, DriveError>> {
-        let driver = opened.project().driver();
-        let mut driver = driver.with_kept_conversations(KEPT_BYTES_MAX);
+        let mut driver = opened
+            .project()
+            .driver()
+            .with_kept_conversations(KEPT_BYTES_MAX);
         if let Some(writer) = writer {
             driver = driver.with_observer(Arc::<DocumentWriter>::clone(writer));
         }

@@ -8,6 +8,10 @@ use crate::models::{CompletionRequest, FailureKind, ModelFailure, ToolSpec};
 use crate::tenant::Tenant;
 use crate::wit::{self, llm};
 
+/// Bytes of memory of a conversation and of a message beside their texts, at the most.
+const KEPT_BYTES: usize = 1_024;
+const MESSAGE_BYTES: usize = 64;
+
 /// The request of a thread's model calls: each adds to it, nothing of it is copied.
 #[derive(Debug, Default)]
 pub(super) struct ThreadConversation {
@@ -17,8 +21,10 @@ pub(super) struct ThreadConversation {
     images: ConversationImages,
     /// True if prompt and tools are those of the run.
     has_settings: bool,
-    /// The entry with which a run began, and the number of messages up to it once they are held.
-    end: Option<(ConversationEnd, Option<usize>)>,
+    /// The entry that handed out the first request of this run, or of an earlier one.
+    end: Option<ConversationEnd>,
+    /// The number of messages up to that entry, once they are held.
+    messages_at_end: Option<usize>,
 }
 
 impl ThreadConversation {
@@ -37,8 +43,10 @@ impl ThreadConversation {
             self.has_settings = false;
             request.messages.clear();
             self.images.restart();
-            // What was held up to the end is gone.
-            self.end.take_if(|(_, messages)| messages.is_some());
+            if self.messages_at_end.take().is_some() {
+                // Other messages replace those that were held up to it.
+                self.end = None;
+            }
         }
         if !self.has_settings {
             self.has_settings = true;
@@ -54,42 +62,71 @@ impl ThreadConversation {
         }
         request.messages.extend(asked.messages.iter().cloned());
         self.held_version = version;
-        if let Some((end, messages)) = &mut self.end
-            && end.version == version
-        {
-            *messages = Some(request.messages.len());
+        if self.end.as_ref().is_some_and(|end| end.version == version) {
+            self.messages_at_end = Some(request.messages.len());
         }
         Ok(())
     }
 
-    /// Begins a run with what is held: `end` is the entry that hands out its first request, if that
-    /// is one for the conversation.
-    pub(super) fn begin_run(&mut self, end: Option<ConversationEnd>) {
+    /// Returns the version whose messages the component need not hand out again. It leaves prompt
+    /// and tools out, too, so there is none before they are known.
+    pub(super) fn version_to_report(&self) -> u64 {
+        if self.has_settings {
+            self.held_version
+        } else {
+            0
+        }
+    }
+
+    /// Begins a run with the messages that are held. `first` is the entry that hands out the first
+    /// request of the run, if that request is the conversation and no request for a summary. Without
+    /// one, what is held stays as it was kept.
+    pub(super) fn begin_run(&mut self, first: Option<ConversationEnd>) {
         self.has_settings = false;
-        self.end = end.map(|end| (end, None));
+        if first.is_some() {
+            (self.end, self.messages_at_end) = (first, None);
+        }
     }
 
-    /// Returns the conversation up to the entry with which its run began; `None` if its messages
-    /// are not held.
-    pub(super) fn into_ended(mut self) -> Option<(ConversationEnd, Self)> {
-        let (end, messages) = self.end.take()?;
-        self.request.messages.truncate(messages?);
-        self.images.restart();
-        self.held_version = end.version;
-        Some((end, self))
+    /// Returns the messages up to an entry whose hash is known, with the images; `None` if they are
+    /// not held.
+    pub(super) fn into_kept(self) -> Option<Self> {
+        let (end, count) = (self.end?, self.messages_at_end?);
+        let mut kept = Self {
+            held_version: end.version,
+            end: Some(end),
+            messages_at_end: Some(count),
+            images: self.images,
+            ..Self::default()
+        };
+        kept.request.messages = self.request.messages;
+        kept.request.messages.truncate(count);
+        kept.request.messages.shrink_to_fit();
+        kept.images.restart();
+        (count > 0).then_some(kept)
     }
 
-    /// Returns about how many bytes of memory the conversation takes.
-    pub(super) fn bytes(&self) -> usize {
-        let messages = self.request.messages.iter().map(String::len);
-        messages.sum::<usize>() + self.images.bytes()
+    /// Returns the entry that a kept conversation ends with.
+    pub(super) fn kept_end(&self) -> Option<&ConversationEnd> {
+        self.end.as_ref()
+    }
+
+    /// Returns about how many bytes of memory a kept conversation takes.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let messages = self
+            .request
+            .messages
+            .iter()
+            .map(|text| text.len() + MESSAGE_BYTES);
+        KEPT_BYTES + messages.sum::<usize>() + self.images.bytes()
     }
 
     /// Makes a conversation of one message, for tests.
     #[cfg(test)]
     pub(super) fn make_ended(message: String, end: ConversationEnd) -> Self {
         let mut ended = Self {
-            end: Some((end, Some(1))),
+            end: Some(end),
+            messages_at_end: Some(1),
             ..Self::default()
         };
         ended.request.messages.push(message);

@@ -43,7 +43,7 @@ use crate::models::{ModelFailure, ModelProvider};
 use crate::policy::{Policy, PolicyPreset};
 use crate::tenant::{RecoveryReport, Tenant};
 use crate::tools::ToolSet;
-use crate::wit::{self, runner};
+use crate::wit::{self, llm, runner};
 use conversation::ThreadConversation;
 use hand_off::HandOffLog;
 use kept_conversations::ConversationEnd;
@@ -161,8 +161,8 @@ impl Driver {
     }
 
     /// Keeps the conversations of the threads that were run last, at most this many bytes of
-    /// messages and images: the next run of such a thread reads what is new, and not all of it. For
-    /// chats, whose threads are run again and again; without it nothing is kept. It holds for all
+    /// messages and images: the next run of such a thread reads only what is new. For chats, whose
+    /// threads are run again and again; without it nothing is kept. It holds for all
     /// drivers that share their holders with this one: its clones, and those of its project.
     #[must_use]
     pub fn with_kept_conversations(self, bytes_max: usize) -> Self {
@@ -382,9 +382,11 @@ impl Driver {
             version: step.version,
         });
         run.follow(&step.thread).await;
-        run.conversation = self
-            .begin_conversation((&record.id, record.version, record.hash), &step)
-            .await;
+        let first = ConversationEnd {
+            version: record.version,
+            hash: record.hash,
+        };
+        run.conversation = self.begin_conversation(&record.id, first, &step).await;
         // A thread that was never run has no descendants.
         if !self.has_begun.swap(true, Ordering::Relaxed) && step.version > 1 {
             self.tree_changed.notify_one();
@@ -394,6 +396,7 @@ impl Driver {
             self.notify_step(&step).await;
         }
         let ended = EndedRun::from_thread(&self.read_ended_thread(&run.thread).await?);
+        // A thread that has ended is not run again: another goes on in its place.
         if ended.outcome.is_none() {
             let conversation = std::mem::take(&mut run.conversation);
             self.shared.kept.keep(&run.thread, conversation);
@@ -405,20 +408,27 @@ impl Driver {
         Ok(ended)
     }
 
-    /// Returns the conversation that a run begins with: what is kept of it, or nothing.
+    /// Returns the conversation that a run begins with: what is kept of it, or nothing. `first` is
+    /// the newest entry of the thread that was begun.
     async fn begin_conversation(
         &self,
-        (thread, version, hash): (&str, u64, String),
+        begun: &str,
+        first: ConversationEnd,
         step: &runner::Step,
     ) -> ThreadConversation {
+        let is_whole = |request: &llm::Request| request.since == 0;
+        let mut conversation = if step.request.as_ref().is_some_and(is_whole) {
+            ThreadConversation::default()
+        } else {
+            let kept = &self.shared.kept;
+            let reclaimed = kept.reclaim_verified(&self.tenant, &step.thread).await;
+            reclaimed.unwrap_or_default()
+        };
         // Another thread's entry says nothing of this one, and a summary is asked for by a request
         // that is not the conversation.
-        let hands_out = step.thread == thread && step.version == version;
+        let hands_out = step.thread == begun && step.version == first.version;
         let is_turn = step.kind == "call-llm" && !perform::step_phase(step).summarizes();
-        let end = (hands_out && is_turn).then_some(ConversationEnd { version, hash });
-        let kept = self.shared.kept.take(&self.tenant, &step.thread).await;
-        let mut conversation = kept.unwrap_or_default();
-        conversation.begin_run(end);
+        conversation.begin_run((hands_out && is_turn).then_some(first));
         conversation
     }
 

@@ -234,7 +234,7 @@ impl Run<'_> {
         step: &runner::Step,
         outcome: runner::Outcome,
     ) -> Result<runner::Step, DriveError> {
-        let (tenant, have) = (&self.driver.tenant, self.conversation.held_version);
+        let (tenant, have) = (&self.driver.tenant, self.conversation.version_to_report());
         let mut pause = SUBMIT_PAUSE;
         for _ in 0..SUBMIT_REPEATS_MAX {
             let outcome = outcome.clone();

@@ -22,9 +22,21 @@ fn run_on_stack<T: Send + 'static>(bytes: usize, test: impl FnOnce() -> T + Send
     thread.join().expect("no panic")
 }
 
-/// Asks for the name of the thread of a call, or for nothing if it was given back.
+/// Runs a call on this thread; `None` if it was given back.
+fn run_here<T>(
+    pool: &CallPool,
+    lane: TenantLane,
+    call: impl FnOnce() -> T,
+) -> Option<Result<T, NoAnswer>> {
+    match pool.run_on_lent_thread(lane, |_| call()) {
+        LentCall::Answered(answer) => Some(answer),
+        LentCall::GivenBack(_) => None,
+    }
+}
+
+/// Asks for the name of the thread of a call; `None` if it was given back.
 fn ask_name(pool: &CallPool, lane: TenantLane) -> Option<Option<String>> {
-    let here = pool.run_here(lane, |_| thread_name()).ok()?;
+    let here = run_here(pool, lane, thread_name)?;
     Some(here.expect("an answer"))
 }
 
@@ -47,8 +59,9 @@ fn a_call_is_given_back_that_would_overtake_others() {
         let pool = CallPool::new(&limits());
         let (lane, other) = (pool.add_lane(), pool.add_lane());
         // Within a call of the lane, which may run one at once.
-        let within = pool.run_here(lane, |_| (ask_name(&pool, lane), ask_name(&pool, other)));
-        let (own, others) = within.ok().expect("it ran").expect("an answer");
+        let names = || (ask_name(&pool, lane), ask_name(&pool, other));
+        let within = run_here(&pool, lane, names);
+        let (own, others) = within.expect("it ran").expect("an answer");
         assert_eq!((own, others.is_some()), (None, true));
         pool.inner.queue.lock().normal.startable += 1;
         assert_eq!(
@@ -68,7 +81,7 @@ fn a_call_is_given_back_that_would_overtake_others() {
 fn a_thread_with_little_stack_is_not_used() {
     let pool = CallPool::new(&limits());
     let lane = pool.add_lane();
-    let needed = HERE_STACK_BYTES + limits().stack_bytes_max;
+    let needed = LENT_STACK_BYTES + limits().stack_bytes_max;
     let (pool, small) = run_on_stack(needed - 1, move || {
         let small = ask_name(&pool, lane);
         (pool, small)
@@ -85,11 +98,31 @@ fn a_lent_thread_keeps_its_priority() {
         for offend in [priority::lower_priority, priority::mark_offender] {
             let pool = CallPool::new(&limits());
             let lane = pool.add_lane();
-            assert!(pool.run_here(lane, |_| offend()).is_ok());
+            assert_eq!(run_here(&pool, lane, offend), Some(Ok(())));
             assert!(!priority::is_low());
             assert_eq!(pool.inner.queue.lock().class_of(lane), PriorityClass::Low);
             assert!(!priority::take_offender_mark(), "nobody else is blamed");
         }
+    });
+}
+
+/// Symptom: a thread that was lent twice, a call within a call, lost its priority for good. Cause:
+/// the end of the inner call took the mark of the outer one away. Fix: it leaves what it found.
+#[test]
+fn a_call_within_a_call_leaves_its_marks() {
+    run_on_stack(8 << 20, || {
+        let pool = CallPool::new(&limits());
+        let (lane, other) = (pool.add_lane(), pool.add_lane());
+        let outer = run_here(&pool, lane, || {
+            priority::mark_offender();
+            assert_eq!(run_here(&pool, other, || ()), Some(Ok(())));
+            priority::lower_priority();
+        });
+        assert_eq!(outer, Some(Ok(())));
+        assert!(!priority::is_low());
+        let queue = pool.inner.queue.lock();
+        assert_eq!(queue.class_of(lane), PriorityClass::Low);
+        assert_eq!(queue.class_of(other), PriorityClass::Normal);
     });
 }
 
@@ -98,11 +131,8 @@ fn a_panic_has_no_answer_and_leaves_the_lane_free() {
     run_on_stack(8 << 20, || {
         let pool = CallPool::new(&limits());
         let lane = pool.add_lane();
-        let panicked = pool.run_here(lane, |_| panic!("on purpose"));
-        assert_eq!(
-            panicked.ok().map(|it| it.map(|(): ()| ())),
-            Some(Err(NoAnswer::Abandoned))
-        );
+        let panicked = run_here(&pool, lane, || -> () { panic!("on purpose") });
+        assert_eq!(panicked, Some(Err(NoAnswer::Abandoned)));
         assert!(ask_name(&pool, lane).is_some());
     });
 }
@@ -117,12 +147,12 @@ fn a_waiting_call_begins_when_a_lent_thread_is_done() {
         let pool = CallPool::new(&limits());
         let lane = pool.add_lane();
         let mut waiting = Box::pin(pool.run_call(lane, |_| thread_name()));
-        let held = pool.run_here(lane, |_| {
+        let held = run_here(&pool, lane, || {
             // Queued while the lane is full, so nothing starts it.
             let polled = futures_util::FutureExt::now_or_never(&mut waiting);
             assert!(polled.is_none());
         });
-        assert!(held.is_ok());
+        assert_eq!(held, Some(Ok(())));
         let name = runtime.block_on(waiting).expect("answered");
         assert!(name.is_some_and(|name| name.starts_with("threadkeep-call")));
     });

@@ -1,7 +1,7 @@
 //! The engine: one wasmtime configuration, the compiled component, and the thread pool of the
 //! component's calls.
 //!
-//! Calls are synchronous and run on the pool's own threads, never on those of an async runtime. At
+//! Calls are synchronous and run on the pool's own threads, or on one that their caller lends. At
 //! each epoch a computing call is checked: first its thread lowers its priority, later the call is
 //! stopped. One ticker serves all stores of an engine; it also answers callers whose time has
 //! passed and drops idle instances.
@@ -27,7 +27,7 @@ use crate::component::{
 use crate::limits::EngineLimits;
 use crate::tools::files::FilePool;
 use parking_lot::Mutex;
-use pool::CallPool;
+use pool::{CallPool, LentCall};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -40,6 +40,8 @@ const EPOCH: Duration = Duration::from_millis(10);
 /// Computing time after which a call lowers its priority. The component's own calls take a few
 /// milliseconds.
 const LONG_CALL_TIME: Duration = Duration::from_millis(20);
+/// Longest time of a call on a lent thread after which its task does not give way to others.
+const LENT_TIME_MAX: Duration = Duration::from_millis(1);
 /// Interval in epochs at which the ticker drops idle instances.
 const EPOCHS_PER_SWEEP: u32 = 100;
 /// Most calls of `runner.run` at once, of all tenants. Each has a thread that waits while models
@@ -234,17 +236,23 @@ impl Engine {
         self.shared.pool.run_call(lane, call).await
     }
 
-    /// Runs a call on this thread, or on the pool where it has to wait.
-    pub(crate) async fn run_call_here<T, F>(&self, lane: TenantLane, call: F) -> Result<T, NoAnswer>
+    /// Runs a call on this thread, which its caller lends, or on the pool where it has to wait.
+    pub(crate) async fn run_lent_call<T, F>(&self, lane: TenantLane, call: F) -> Result<T, NoAnswer>
     where
         T: Send + 'static,
         F: FnOnce(Instant) -> T + Send + 'static,
     {
-        // A task that calls without end must let others of its runtime have their turn.
-        tokio::task::consume_budget().await;
-        match self.shared.pool.run_here(lane, call) {
-            Ok(answer) => answer,
-            Err(call) => self.run_call(lane, call).await,
+        let began = Instant::now();
+        match self.shared.pool.run_on_lent_thread(lane, call) {
+            LentCall::Answered(answer) => {
+                // A task that calls without end lets others of its runtime have their turn.
+                if began.elapsed() >= LENT_TIME_MAX {
+                    tokio::task::yield_now().await;
+                }
+                tokio::task::consume_budget().await;
+                answer
+            }
+            LentCall::GivenBack(call) => self.run_call(lane, call).await,
         }
     }
 

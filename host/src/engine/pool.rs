@@ -18,7 +18,7 @@
 //! No store has a thread of its own: a commit runs on the thread of the call that makes it. So the
 //! round-robin order of lanes also shares the writers among tenants.
 
-use super::priority;
+use super::priority::{self, LentCallMarks};
 pub(crate) use super::queue::TenantLane;
 use super::queue::{CallClosure, CallQueue, CallTicket, PriorityClass, QueuedCall, StartedCall};
 use crate::limits::EngineLimits;
@@ -33,9 +33,9 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(10);
 const LOW_IDLE_TIME_MAX: Duration = Duration::from_millis(50);
 /// Stack for the host's own code in a call: imports, down to the database.
 pub(super) const HOST_STACK_BYTES: usize = 2 << 20;
-/// The same for a call on its caller's thread: less than a thread of the pool has, but several
-/// times what the deepest import takes, and small enough for a worker of tokio, which has 2 MiB.
-const HERE_STACK_BYTES: usize = 1 << 20;
+/// The same for a call on a lent thread: less than a thread of the pool has, so that a worker of
+/// tokio, which has 2 MiB, can be lent.
+const LENT_STACK_BYTES: usize = 1 << 20;
 /// A stack size that no system can give: a thread with it cannot be started.
 #[cfg(test)]
 pub(super) const STACK_BYTES_REFUSED: usize = 1 << 50;
@@ -63,6 +63,14 @@ struct PoolInner {
     ready: Condvar,
     low_ready: Condvar,
     limits: EngineLimits,
+}
+
+/// The end of a call on a lent thread.
+pub(crate) enum LentCall<T, F> {
+    /// It ran.
+    Answered(Result<T, NoAnswer>),
+    /// It has to wait for a thread of the pool.
+    GivenBack(F),
 }
 
 struct AnswerSlot<T>(Mutex<Option<oneshot::Sender<Result<T, NoAnswer>>>>);
@@ -119,22 +127,24 @@ impl CallPool {
         answered.await.unwrap_or(Err(NoAnswer::Abandoned))
     }
 
-    /// Runs a call on this thread, passing it its deadline; gives it back where it has to wait for
-    /// a thread of the pool.
-    pub(crate) fn run_here<T, F>(&self, lane: TenantLane, call: F) -> Result<Result<T, NoAnswer>, F>
+    /// Runs a call on this thread, which its caller lends, passing it its deadline.
+    pub(crate) fn run_on_lent_thread<T, F>(&self, lane: TenantLane, call: F) -> LentCall<T, F>
     where
         F: FnOnce(Instant) -> T,
     {
         let inner = &self.inner;
-        let needed = HERE_STACK_BYTES + inner.limits.stack_bytes_max;
+        let needed = LENT_STACK_BYTES + inner.limits.stack_bytes_max;
         let has_stack = stacker::remaining_stack().is_some_and(|left| left >= needed);
-        if !has_stack || !inner.queue.lock().begin_outside(lane) {
-            return Err(call);
+        if !has_stack || !inner.queue.lock().begin_lent_call(lane) {
+            return LentCall::GivenBack(call);
         }
         let deadline = Instant::now() + inner.limits.wall_time_max;
-        priority::begin_borrowed_call();
+        let marks = LentCallMarks::begin();
         let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call(deadline)));
-        let is_offender = priority::end_borrowed_call();
+        let is_offender = priority::take_offender_mark();
+        drop(marks);
+        // What a panic carries is dropped while nothing is locked.
+        let answer = called.map_err(|_| NoAnswer::Abandoned);
         let mut queue = inner.queue.lock();
         queue.update_lane(lane, |state| state.running -= 1);
         if is_offender {
@@ -144,7 +154,7 @@ impl CallPool {
         for side in [PriorityClass::Normal, PriorityClass::Low] {
             inner.serve_class(&mut queue, side);
         }
-        Ok(called.map_err(|_| NoAnswer::Abandoned))
+        LentCall::Answered(answer)
     }
 
     /// Answers the callers whose time has passed, moves lanes back from the low class, and starts

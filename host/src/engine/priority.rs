@@ -16,8 +16,8 @@ thread_local! {
     static BEGAN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     static LOW: Cell<bool> = const { Cell::new(false) };
     static BLAMED: Cell<bool> = const { Cell::new(false) };
-    /// True while a call computes on a thread that is not the pool's.
-    static BORROWED: Cell<bool> = const { Cell::new(false) };
+    /// True while a call computes on a thread that its caller lends.
+    static LENT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Marks the beginning of a call on this thread.
@@ -25,17 +25,33 @@ pub(super) fn begin_call() {
     BEGAN.set(thread_cpu_time());
 }
 
-/// Marks the beginning of a call on a thread of the caller, whose priority is not ours to change.
-pub(super) fn begin_borrowed_call() {
-    begin_call();
-    BORROWED.set(true);
-    BLAMED.set(false);
+/// A call on a thread that its caller lends, whose priority is not ours to change. Dropped, it
+/// leaves the marks of the call that it was made within, if any.
+pub(super) struct LentCallMarks {
+    began: Duration,
+    lent: bool,
+    blamed: bool,
 }
 
-/// Marks the end of a call on a thread of the caller; true if it computed long, or was stopped.
-pub(super) fn end_borrowed_call() -> bool {
-    BORROWED.set(false);
-    take_offender_mark()
+impl LentCallMarks {
+    /// Marks the beginning of a call on a lent thread.
+    pub(super) fn begin() -> Self {
+        let before = Self {
+            began: BEGAN.get(),
+            lent: LENT.replace(true),
+            blamed: BLAMED.take(),
+        };
+        begin_call();
+        before
+    }
+}
+
+impl Drop for LentCallMarks {
+    fn drop(&mut self) {
+        BEGAN.set(self.began);
+        LENT.set(self.lent);
+        BLAMED.set(self.blamed);
+    }
 }
 
 /// CPU time of the call on this thread, imports included. Not elapsed time: where others keep all
@@ -57,12 +73,12 @@ fn thread_cpu_time() -> Duration {
 }
 
 /// Lowers the priority of this thread until the thread ends. Does nothing on other systems than
-/// Linux. A borrowed thread keeps its priority: the later calls of its tenant are lowered.
+/// Linux. A lent thread keeps its priority: the later calls of its tenant are lowered.
 ///
 /// It sets the idle policy and not the lowest niceness: a thread that wakes takes the core from an
 /// idle one at once, but waits for a nice one until its slice is over, which is some milliseconds.
 pub(super) fn lower_priority() {
-    if BORROWED.get() {
+    if LENT.get() {
         mark_offender();
         return;
     }

@@ -209,9 +209,9 @@ impl CallQueue {
         None
     }
 
-    /// Counts a call as running that needs no thread of the pool, if nothing that waits would be
-    /// overtaken: true if it may begin.
-    pub(super) fn begin_outside(&mut self, lane: TenantLane) -> bool {
+    /// Counts a call on a lent thread as running, if it overtakes nothing that waits; true if it
+    /// may begin.
+    pub(super) fn begin_lent_call(&mut self, lane: TenantLane) -> bool {
         let is_normal = self.class_of(lane) == PriorityClass::Normal;
         if self.closed || !is_normal || self.normal.startable > 0 {
             return false;

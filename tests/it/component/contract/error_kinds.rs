@@ -247,8 +247,8 @@ fn mismatch_cases() -> Vec<ErrorCase> {
             record: ("conflict", "version", "chat-1"),
             details: r#"{"expected":"4","actual":"none"}"#,
             sentences: (
-                "no step of this thread waits for a result, so that of version 4 was answered or \
-                 is of another thread",
+                "no step of this thread waits for a result: version 4 was answered before, or was \
+                 never a step of it",
                 read,
             ),
             arrives: "4 none",
