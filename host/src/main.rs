@@ -84,9 +84,10 @@ fn run(session: CommandSession, command: CliCommand, screen: &mut OutputScreen) 
     done.unwrap_or_else(|fault| screen.print_fault(&fault))
 }
 
-/// Returns the columns of the terminal that standard error is.
+/// Returns the columns of the terminal that standard error is, or else standard output.
 fn terminal_columns() -> Option<usize> {
-    let (width, _) = terminal_size::terminal_size_of(stderr())?;
+    let of_error = terminal_size::terminal_size_of(stderr());
+    let (width, _) = of_error.or_else(|| terminal_size::terminal_size_of(stdout()))?;
     (width.0 > 0).then(|| width.0.into())
 }
 

@@ -22,6 +22,7 @@ use wasmtime::Store;
 
 pub use chain_tip::find_other_tip;
 pub use inner_calls::InnerCalls;
+pub use store_reads::HeadMark;
 
 /// A tenant. Cheap to clone; clones share the instances and the lane of the engine's pool.
 #[derive(Clone)]

@@ -291,6 +291,30 @@ pub trait StorageBackend: Send + Sync {
         reverse: bool,
     ) -> Result<RecordPage, StorageError>;
 
+    /// Passes the name and value of each record of a collection to `visit`, in any order; no value
+    /// where it cannot be given. Records that are written meanwhile are passed as they were before
+    /// or after. A backend may have a faster way than pages.
+    fn visit_records(
+        &self,
+        collection: &str,
+        visit: &mut dyn FnMut(&str, Option<&str>),
+    ) -> Result<(), StorageError> {
+        let mut start = String::new();
+        loop {
+            let page = self.scan(collection, &start, "", PAGE_ENTRIES_MAX, false)?;
+            for item in &page.items {
+                visit(&item.key.name, Some(&item.value));
+            }
+            for damaged in &page.damaged {
+                visit(&damaged.name, None);
+            }
+            match page.cursor {
+                Some(cursor) => start = cursor,
+                None => return Ok(()),
+            }
+        }
+    }
+
     /// Returns the entries of a log from `start` upwards (reverse: downwards; 0 begins at the
     /// newest) as one snapshot.
     fn read_log(

@@ -347,6 +347,24 @@ pub fn in_terminal(command: &Command) -> Option<Command> {
     in_terminal_after("", command)
 }
 
+/// Wraps a command in a script of `sh`, in which `"$0" "$@"` is the command.
+#[must_use]
+pub fn in_shell(command: &Command, script: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", script])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .env_clear();
+    for (name, value) in command.get_envs() {
+        value.map(|value| shell.env(name, value));
+    }
+    if let Some(folder) = command.get_current_dir() {
+        shell.current_dir(folder);
+    }
+    shell
+}
+
 /// As [`in_terminal`], with words of a shell before the command.
 ///
 /// # Panics

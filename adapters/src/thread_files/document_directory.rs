@@ -10,10 +10,11 @@
 //! written or removed. [`FileReplacement`] is the only helper that writes a file atomically and
 //! durably. The content of documents is decided elsewhere.
 
+use super::directory_lock::lock_directory;
 use super::{THREADS_PATH, ThreadFileError};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use threadkeep_storage::directory::{
     AuthorityError, DirectoryFile, DirectoryTree, EntryDetails, EntryType, FileAccess, TreeFile,
     TreePlace, open_checked_file, open_child_tree, open_or_create_tree, read_bounded_file,
@@ -26,11 +27,6 @@ const OPENINGS_MAX: u32 = 16;
 const ID_BYTES_MAX: usize = 200;
 /// Most segments of an id, for the same reason: bounds the depth of directories.
 const SEGMENTS_MAX: usize = 16;
-/// Longest wait for another process that writes the same documents. A refresh takes milliseconds, a
-/// rebuild of a long history seconds.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Interval between attempts to take the lock.
-const LOCK_POLL: Duration = Duration::from_millis(5);
 /// Suffix of a temporary file's name. Under the lock the name is fixed, so that a crash leaves at
 /// most one file behind, and the next writer removes it.
 const TEMPORARY: &str = ".new";
@@ -104,6 +100,24 @@ impl DocumentDirectory {
             writer: None,
             _lock: lock,
         }))
+    }
+
+    /// Opens `.ai/threads` itself, for a file that belongs to no thread. It is not locked: such a
+    /// file is replaced as a whole, and whoever reads it must tell a torn one from a whole one,
+    /// because two writers at once share the name of the temporary file.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn of_project(threads: &dyn DirectoryTree) -> Result<Self, ThreadFileError> {
+        let cloned = threads.clone_tree();
+        Ok(Self {
+            dir: cloned.map_err(|source| AuthorityError::from_io(THREADS_PATH, source))?,
+            id: String::new(),
+            fault: None,
+            is_shared: true,
+            writer: None,
+            _lock: None,
+        })
     }
 
     /// The same directory, whose files are written with this fault.
@@ -321,7 +335,10 @@ impl DocumentDirectory {
     }
 
     fn shown_path(&self, name: &str) -> String {
-        format!("{THREADS_PATH}/{}/{name}", self.id)
+        match self.id.as_str() {
+            "" => format!("{THREADS_PATH}/{name}"),
+            id => format!("{THREADS_PATH}/{id}/{name}"),
+        }
     }
 }
 
@@ -434,28 +451,6 @@ fn split_id(id: &str) -> Result<Vec<&str>, ThreadFileError> {
     Ok(segments)
 }
 
-/// Locks the directory itself, so that no lock file lies beside the documents; returns none where
-/// it cannot be locked.
-fn lock_directory(
-    dir: &dyn DirectoryTree,
-    id: &str,
-) -> Result<Option<std::fs::File>, ThreadFileError> {
-    let Ok(file) = dir.open_handle() else {
-        return Ok(None);
-    };
-    let since = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
-            Err(std::fs::TryLockError::Error(_)) => return Ok(None),
-            Err(std::fs::TryLockError::WouldBlock) if since.elapsed() > LOCK_WAIT_MAX => {
-                return Err(ThreadFileError::Busy(id.to_owned()));
-            }
-            Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(LOCK_POLL),
-        }
-    }
-}
-
 #[cfg(test)]
 #[expect(
     clippy::disallowed_methods,
@@ -463,6 +458,7 @@ fn lock_directory(
 )]
 mod tests {
     use super::*;
+    use crate::thread_files::directory_lock::LOCK_POLL;
     use cap_std::fs::Dir;
     use threadkeep_storage::directory::GrantedDirectory;
 

@@ -10,6 +10,7 @@ mod checkpoint_copies;
 mod checkpoint_failure;
 mod checkpoint_save;
 mod checkpoint_settings;
+mod directory_lock;
 mod document_directory;
 mod document_files;
 mod document_records;
@@ -20,6 +21,7 @@ mod thread_file;
 mod transcript_file;
 mod transcript_tail;
 mod transcript_update;
+mod usage_cache_file;
 mod usage_file;
 
 pub use blob_files::{BLOBS_DIR, blob_file_name};
@@ -40,6 +42,7 @@ pub use save_occasion::{SaveOccasion, triggers_of_stop};
 pub use save_trigger::{SaveTrigger, TriggerSet};
 pub use thread_file::{check_thread_file, write_thread_file};
 pub use transcript_file::{OpenTranscript, TranscriptAppend, TranscriptComparison, TranscriptFile};
+pub use usage_cache_file::{USAGE_CACHE_FILE, read_usage_cache, write_usage_cache};
 pub use usage_file::{
     LoggedReply, ReplyEvent, USAGE_FILE, UsageLine, append_usage_line, usage_file_bytes,
     usage_lines,

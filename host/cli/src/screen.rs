@@ -34,7 +34,7 @@ pub struct StreamProperties {
     pub out_styled: bool,
     /// Standard error gets styles.
     pub err_styled: bool,
-    /// Returns the columns of the terminal that standard error is, if they are known.
+    /// Returns the columns of the terminal that standard error or output is, if they are known.
     pub columns: fn() -> Option<usize>,
     /// True for the native program; false for one that has not all of its commands.
     pub is_native: bool,
@@ -141,6 +141,12 @@ impl OutputScreen {
         self.properties.err_terminal.then(columns)
     }
 
+    /// Returns the columns of the terminal that standard output is; none elsewhere.
+    pub fn out_columns(&self) -> Option<usize> {
+        let columns = || (self.properties.columns)().unwrap_or(COLUMNS_DEFAULT);
+        self.properties.out_terminal.then(columns)
+    }
+
     /// Sets the hint for a lost answer, which held something that no other command shows.
     pub fn set_lost_hint(&mut self, what: String) {
         self.lost_hint = what;
@@ -239,8 +245,7 @@ impl OutputScreen {
     /// Prints a line of an answer. Nothing with `--json`. It stays one line, whatever a name in it
     /// holds: the others are the program's own.
     pub fn print_line(&mut self, line: &str) {
-        self.print_text(&printable::line(line));
-        self.print_text("\n");
+        self.print_text(&format!("{}\n", printable::line(line)));
     }
 
     /// Ends the line that [`OutputScreen::print_text`] has left open.

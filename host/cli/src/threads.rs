@@ -42,6 +42,15 @@ pub enum HolderLife {
     Unknown,
 }
 
+/// The mark of a thread's head: while it is the same, the thread has the same own entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadMark {
+    /// The id in lower case.
+    pub thread: String,
+    /// A digest of the head; `None` for one that cannot be read.
+    pub digest: Option<[u64; 2]>,
+}
+
 /// Opens projects for commands.
 pub trait CommandHost {
     /// An open project.
@@ -139,6 +148,25 @@ pub trait ProjectThreads {
         let page = self.entries(thread, before, PAGE_ENTRIES_MAX, None).await?;
         Ok(page.entries.into_iter().map(|entry| entry.body).collect())
     }
+
+    /// Returns a mark of the head of each thread, in the order of their ids in lower case. `None`
+    /// for a host that cannot look at its store.
+    async fn head_marks(&self) -> CallResult<Option<Vec<HeadMark>>> {
+        Ok(None)
+    }
+
+    /// Returns the mark of one head, as [`Self::head_marks`]; `None` if there is none.
+    async fn head_mark(&self, _thread: &str) -> CallResult<Option<HeadMark>> {
+        Ok(None)
+    }
+
+    /// Returns what [`Self::write_usage_cache`] has written, or whatever else stands there.
+    fn read_usage_cache(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Keeps the sums of `usage` for the next process. A failure costs time alone.
+    fn write_usage_cache(&self, _content: &[u8]) {}
 
     /// `history.open`.
     async fn open_thread(

@@ -260,10 +260,26 @@ impl CommandSession {
         threads: &Dir,
         screen: &mut OutputScreen,
     ) -> Result<CommandProject, CommandFault> {
-        let (engine, policy) = (self.engine()?, self.policy()?);
-        let options = self.project_options(policy.clone())?;
-        match OpenProject::open_to_read(engine.clone(), directory, options) {
-            Ok(project) => with_documents(project, None),
+        let policy = self.policy()?;
+        let mut options = self.project_options(policy.clone())?;
+        // Each takes a third of a short command's time.
+        let (engine, store) = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new();
+            let engine = thread.spawn_scoped(scope, || self.engine());
+            let store = OpenProject::open_store_to_read(directory, &options);
+            (engine.map(|engine| engine.join()), store)
+        });
+        let engine = match engine {
+            Ok(prepared) => prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
+            // No thread can be had.
+            Err(_) => self.engine()?,
+        };
+        match store {
+            Ok(store) => {
+                options.store = Some(store);
+                let project = OpenProject::open_to_read(engine, directory, options);
+                with_documents(project.map_err(|error| fault::from_project(&error))?, None)
+            }
             Err(ProjectError::Store(StorageError::Unavailable { .. }))
                 if store_copy::is_needed(threads) =>
             {

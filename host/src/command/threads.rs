@@ -12,7 +12,9 @@ use std::path::Path;
 use std::time::Duration;
 use threadkeep::authority::{self, HolderState, ProjectDir};
 use threadkeep::blobs::BlobName;
+use threadkeep::documents;
 use threadkeep::storage::StorageError;
+use threadkeep::tenant;
 use threadkeep_cli::contract::{
     AccountRecord, CallBill, CallError, CallRefusal, ChangeSet, ChargePage, CommittedChange,
     CostEstimate, EntryPage, ExpectedVersion, HeldMoney, ListPage, OpenedThread, RunLease,
@@ -22,8 +24,8 @@ use threadkeep_cli::contract::{
 use threadkeep_cli::exit::CommandFault;
 use threadkeep_cli::screen::OutputScreen;
 use threadkeep_cli::threads::{
-    CallResult, CommandHost, HolderLife, PerformedRun, ProjectThreads, RecoveredRuns, RunOrder,
-    ThreadRuns,
+    CallResult, CommandHost, HeadMark, HolderLife, PerformedRun, ProjectThreads, RecoveredRuns,
+    RunOrder, ThreadRuns,
 };
 
 impl CommandHost for CommandSession {
@@ -90,6 +92,13 @@ impl CommandHost for CommandSession {
 
     fn input(&self) -> Box<dyn BufRead> {
         Box::new(stdin().lock())
+    }
+}
+
+fn to_mark(mark: tenant::HeadMark) -> HeadMark {
+    HeadMark {
+        thread: mark.thread,
+        digest: mark.digest,
     }
 }
 
@@ -181,6 +190,35 @@ impl ProjectThreads for CommandProject {
             )),
             error => CallError::Failed(fault::from_store(error)),
         })
+    }
+
+    async fn head_marks(&self) -> CallResult<Option<Vec<HeadMark>>> {
+        let marks = self.tenant().read_head_marks();
+        let marks = marks.map_err(|error| CallError::Failed(fault::from_store(error)))?;
+        Ok(Some(marks.into_iter().map(to_mark).collect()))
+    }
+
+    async fn head_mark(&self, thread: &str) -> CallResult<Option<HeadMark>> {
+        let mark = self.tenant().head_mark(thread).await;
+        let mark = mark.map_err(|error| CallError::Failed(fault::from_store(error)))?;
+        Ok(mark.map(to_mark))
+    }
+
+    fn read_usage_cache(&self) -> Option<Vec<u8>> {
+        let read = documents::read_usage_cache(self.project().threads()?);
+        read.unwrap_or_else(|error| {
+            tracing::debug!(%error, "the cache of usage is not read");
+            None
+        })
+    }
+
+    fn write_usage_cache(&self, content: &[u8]) {
+        let Some(threads) = self.project().threads() else {
+            return;
+        };
+        if let Err(error) = documents::write_usage_cache(threads, content) {
+            tracing::debug!(%error, "the cache of usage is not written");
+        }
     }
 
     async fn pause(&self, time: Duration) {

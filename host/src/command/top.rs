@@ -12,7 +12,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Row, Table, TableState};
 use std::time::{Duration, Instant};
-use threadkeep_cli::answer::{ThreadRow, order_as_tree};
+use threadkeep_cli::answer::{ThreadRow, count_noun, order_as_tree};
 use threadkeep_cli::args::TopArgs;
 use threadkeep_cli::command::{fault, thread_names, view};
 use threadkeep_cli::contract::ThreadFilter;
@@ -42,7 +42,7 @@ pub async fn top(
         return Err(CommandFault::usage(message)
             .with_hint("`threadkeep list` and `threadkeep tree` print the same"));
     }
-    let opened = session.open_to_read(screen)?;
+    let mut opened = session.open_to_read(screen)?;
     if let Some(thread) = &mut asked.thread {
         thread_names::resolve(&opened, thread).await?;
     }
@@ -68,9 +68,17 @@ pub async fn top(
             Ok(Some(key)) if !view.take_key(key) => break Ok(CommandExit::Done),
             Ok(_) => {}
         }
-        if view.loaded.elapsed() >= asked.every
-            && let Err(fault) = view.reload(&opened, asked.thread.as_deref(), screen).await
-        {
+        if view.loaded.elapsed() < asked.every {
+            continue;
+        }
+        // The first thread of a project makes its store.
+        if opened.is_empty() && !opened.is_memory_only() {
+            match session.open_to_read(screen) {
+                Ok(found) => opened = found,
+                Err(fault) => break Err(fault),
+            }
+        }
+        if let Err(fault) = view.reload(&opened, asked.thread.as_deref(), screen).await {
             break Err(fault);
         }
     };
@@ -215,8 +223,8 @@ impl TopView {
             .iter()
             .fold(0_u64, |sum, (_, row)| sum.saturating_add(row.cost.spend));
         format!(
-            "{} threads: {} running, {} waiting, {} suspended; {}",
-            self.rows.len(),
+            "{}: {} running, {} waiting, {} suspended; {}",
+            count_noun(self.rows.len() as u64, "thread"),
             count("running"),
             count("waiting"),
             count("suspended"),

@@ -24,7 +24,7 @@ pub use crate::thread_files::WriteFault;
 pub use crate::thread_files::{Document, DocumentState, RefreshReport, USAGE_FILE};
 pub use background_queue::FlushReport;
 pub use blob_files::{BLOBS_DIR, blob_file_name};
-pub use usage::{UsageLog, usage_log_bytes};
+pub use usage::{UsageLog, read_usage_cache, usage_log_bytes, write_usage_cache};
 pub use writer::DocumentWriter;
 
 use crate::authority::AuthorityError;

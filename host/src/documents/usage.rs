@@ -15,7 +15,8 @@ use crate::driver::{AfterRun, DurableReply, EndedRun};
 use crate::models::BoxFuture;
 use crate::tenant::Tenant;
 use crate::thread_files::{
-    LoggedReply, ReplyEvent, USAGE_FILE, append_usage_line, usage_file_bytes, usage_lines,
+    self, LoggedReply, ReplyEvent, ThreadFileError, USAGE_FILE, append_usage_line,
+    usage_file_bytes, usage_lines,
 };
 use cap_std::fs::Dir;
 use std::error::Error;
@@ -89,7 +90,27 @@ impl AfterRun for UsageLog {
 /// If its place is taken by a link, a directory, a pipe, or a file with a second name. No line is
 /// written then.
 pub fn usage_log_bytes(threads: &Dir) -> Result<Option<u64>, AuthorityError> {
+    usage_file_bytes(&grant_again(threads)?)
+}
+
+/// Reads the file of cached sums, `.ai/threads/usage-cache.jsonl`; `None` if there is none.
+///
+/// # Errors
+/// As [`thread_files::read_usage_cache`].
+pub fn read_usage_cache(threads: &Dir) -> Result<Option<Vec<u8>>, ThreadFileError> {
+    thread_files::read_usage_cache(&grant_again(threads)?)
+}
+
+/// Replaces the file of cached sums.
+///
+/// # Errors
+/// As [`thread_files::write_usage_cache`].
+pub fn write_usage_cache(threads: &Dir, content: &[u8]) -> Result<(), ThreadFileError> {
+    thread_files::write_usage_cache(&grant_again(threads)?, content)
+}
+
+fn grant_again(threads: &Dir) -> Result<GrantedDirectory, AuthorityError> {
     let threads = threads.try_clone();
     let threads = threads.map_err(|error| AuthorityError::from_io(USAGE_FILE, error))?;
-    usage_file_bytes(&GrantedDirectory::new(threads))
+    Ok(GrantedDirectory::new(threads))
 }

@@ -50,11 +50,13 @@ impl CodeCache {
         bytes: &[u8],
     ) -> wasmtime::Result<Component> {
         let name = file_name(engine, bytes);
-        if let Some(code) = self.read(&name) {
+        if let Some(code) = self.read(&name)
+            && let Some(code) = code.get(DIGEST_BYTES..)
+        {
             // SAFETY: the bytes were written by `write` below, from `Component::serialize` of the
             // same engine configuration and component, into a directory that only the operator can
             // write; the digest shows that they are whole and unaltered.
-            if let Ok(component) = unsafe { Component::deserialize(engine, &code) } {
+            if let Ok(component) = unsafe { Component::deserialize(engine, code) } {
                 return Ok(component);
             }
         }
@@ -64,18 +66,21 @@ impl CodeCache {
         Ok(component)
     }
 
+    /// Returns a whole file, whose code is behind its digest: it is not copied again.
     fn read(&self, name: &str) -> Option<Vec<u8>> {
         if !is_ours(&self.dir.symlink_metadata(name).ok()?) {
             return None;
         }
         let file = self.dir.open(name).ok()?;
-        if !is_ours(&file.metadata().ok()?) {
+        let found = file.metadata().ok()?;
+        if !is_ours(&found) {
             return None;
         }
-        let mut content = Vec::new();
+        let bytes = found.len().min(FILE_BYTES_MAX);
+        let mut content = Vec::with_capacity(usize::try_from(bytes).ok()?);
         file.take(FILE_BYTES_MAX).read_to_end(&mut content).ok()?;
         let (digest, code) = content.split_at_checked(DIGEST_BYTES)?;
-        (Sha256::digest(code).as_slice() == digest).then(|| code.to_vec())
+        (Sha256::digest(code).as_slice() == digest).then_some(content)
     }
 
     /// Writes a temporary file and renames it, so that no reader sees half of it.

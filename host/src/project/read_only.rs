@@ -5,6 +5,7 @@ use super::{OpenProject, ProjectError, ProjectOptions};
 use crate::authority::{self, AuthorityError, ProjectDir};
 use crate::engine::Engine;
 use crate::storage::{StorageBackend, StorageQuota, memory::MemoryStore};
+use cap_std::fs::Dir;
 use std::sync::Arc;
 
 impl OpenProject {
@@ -19,16 +20,33 @@ impl OpenProject {
         project: &ProjectDir,
         options: ProjectOptions,
     ) -> Result<Self, ProjectError> {
-        let missing = || AuthorityError::Missing {
-            place: authority::THREADS_PATH.to_owned(),
-        };
-        let threads = project.threads_dir()?.ok_or_else(missing)?;
+        let threads = open_threads(project)?;
         let storage = match &options.store {
             Some(store) => Arc::clone(store),
             None => open_store(&threads, &options)?,
         };
         Self::with_storage(engine, project, options, storage, Some((threads, None)))
     }
+
+    /// Opens the store that [`Self::open_to_read`] would open, for a caller that prepares its
+    /// engine meanwhile and passes the store as [`ProjectOptions::store`].
+    ///
+    /// # Errors
+    /// As [`Self::open_to_read`].
+    pub fn open_store_to_read(
+        project: &ProjectDir,
+        options: &ProjectOptions,
+    ) -> Result<Arc<dyn StorageBackend>, ProjectError> {
+        open_store(&open_threads(project)?, options)
+    }
+}
+
+fn open_threads(project: &ProjectDir) -> Result<Dir, AuthorityError> {
+    project
+        .threads_dir()?
+        .ok_or_else(|| AuthorityError::Missing {
+            place: authority::THREADS_PATH.to_owned(),
+        })
 }
 
 /// A store that ends with this value, bounded by the policy.

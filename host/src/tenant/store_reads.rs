@@ -1,14 +1,18 @@
 //! Reads that a command line asks of many threads, from the store itself: ids by their beginning,
-//! for the contract lists threads by time and owner alone, and the own entries of a thread, in one
-//! read where the contract needs two calls.
+//! for the contract lists threads by time and owner alone; the own entries of a thread, in one read
+//! where the contract needs two calls; and marks of all heads, where it needs a call for each.
 
 use super::Tenant;
-use crate::storage::{PAGE_ENTRIES_MAX, StorageBackend, StorageError};
+use crate::storage::{PAGE_ENTRIES_MAX, RecordKey, StorageBackend, StorageError};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The collection of the records of threads, whose names are ids in lower case.
 const THREADS: &str = "thread";
+
+/// The collection of the heads of threads, whose names are ids in lower case.
+const HEADS: &str = "head";
 
 /// The log of entries; its partition is the id in lower case.
 const HISTORY: &str = "history";
@@ -16,7 +20,49 @@ const HISTORY: &str = "history";
 /// Comes after every character that an id may have.
 const AFTER_IDS: char = '\u{7f}';
 
+/// The mark of a thread's head: while it is the same, the thread has the same own entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadMark {
+    /// The id in lower case.
+    pub thread: String,
+    /// The beginning of the SHA-256 of the head as it is stored, which names the thread's newest
+    /// entry by version and hash; `None` for a head that cannot be read.
+    pub digest: Option<[u64; 2]>,
+}
+
+impl HeadMark {
+    fn new(thread: String, head: Option<&str>) -> Self {
+        let digest = head.map(|head| {
+            let digest: [u8; 32] = Sha256::digest(head).into();
+            let (words, _) = digest.as_chunks::<{ size_of::<u64>() }>();
+            [0, 1].map(|place: usize| u64::from_be_bytes(words[place]))
+        });
+        Self { thread, digest }
+    }
+}
+
 impl Tenant {
+    /// Returns a mark of each head, in the order of their threads. A head that is written meanwhile
+    /// has its mark from before or after. It blocks: a thread of its own would ask the system for
+    /// each page of SQLite's cache.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn read_head_marks(&self) -> Result<Vec<HeadMark>, StorageError> {
+        mark_heads(&*self.context.storage)
+    }
+
+    /// Returns the mark of one head; `None` if the thread has none.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn head_mark(&self, thread: &str) -> Result<Option<HeadMark>, StorageError> {
+        let key = RecordKey::new(HEADS, thread.to_ascii_lowercase());
+        let read = move |storage: &dyn StorageBackend| storage.get(&[key]);
+        let found = self.read_store(read).await?.into_iter().next();
+        Ok(found.map(|head| HeadMark::new(head.key.name, Some(&head.value))))
+    }
+
     /// Returns the ids of threads that begin with a text, whatever its case, in their order and at
     /// most `limit`, which is at most that of a page. A thread whose record cannot be read is named
     /// in lower case.
@@ -62,6 +108,15 @@ impl Tenant {
     }
 }
 
+fn mark_heads(storage: &dyn StorageBackend) -> Result<Vec<HeadMark>, StorageError> {
+    let mut marks = Vec::new();
+    storage.visit_records(HEADS, &mut |thread, head| {
+        marks.push(HeadMark::new(thread.to_owned(), head));
+    })?;
+    marks.sort_unstable_by(|one, other| one.thread.cmp(&other.thread));
+    Ok(marks)
+}
+
 fn scan_ids(
     storage: &dyn StorageBackend,
     beginning: &str,
@@ -97,6 +152,31 @@ mod tests {
     use crate::storage::memory::MemoryStore;
     use crate::storage::{CommitOp, RecordExpectation, RecordKey};
 
+    fn put_record(store: &MemoryStore, collection: &str, name: &str, value: &str) {
+        let put = CommitOp::Put {
+            key: RecordKey::new(collection, name),
+            expect: RecordExpectation::Any,
+            value: value.to_owned(),
+        };
+        store.commit(&[put], false).unwrap();
+    }
+
+    #[test]
+    fn a_head_that_is_written_has_another_mark() {
+        let store = MemoryStore::new();
+        for place in 0..PAGE_ENTRIES_MAX + 2 {
+            put_record(&store, HEADS, &format!("t{place:04}"), r#"{"version":1}"#);
+        }
+        let first = mark_heads(&store).unwrap();
+        assert_eq!(first.len(), PAGE_ENTRIES_MAX as usize + 2);
+        assert!(first.is_sorted_by(|one, other| one.thread < other.thread));
+        assert!(first.iter().all(|mark| mark.digest == first[0].digest));
+        put_record(&store, HEADS, "t0001", r#"{"version":2}"#);
+        let second = mark_heads(&store).unwrap();
+        assert_ne!(second[1].digest, first[1].digest);
+        assert_eq!(second[2..], first[2..]);
+    }
+
     #[test]
     fn finds_the_ids_that_begin_alike() {
         let store = MemoryStore::new();
@@ -108,12 +188,7 @@ mod tests {
             ("b", r#"{"id":"b"}"#),
             ("ba", r#"{"id":"other"}"#),
         ] {
-            let put = CommitOp::Put {
-                key: RecordKey::new(THREADS, name),
-                expect: RecordExpectation::Absent,
-                value: value.to_owned(),
-            };
-            store.commit(&[put], false).unwrap();
+            put_record(&store, THREADS, name, value);
         }
         let find = |beginning: &str, limit| scan_ids(&store, beginning, limit).unwrap();
         assert_eq!(find("a", 10), ["A", "a-1", "a/B", "ab"]);

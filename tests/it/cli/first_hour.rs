@@ -3,48 +3,59 @@
 
 use super::fixture::CliProject;
 use serde_json::json;
+use threadkeep_tests::binary;
 use threadkeep_tests::llmock::{LlmockServer, MockWire};
 use threadkeep_tests::terminal::{COLUMNS, TerminalProcess, draw_screen};
 
 /// The screens, each behind a line `$ COMMAND`.
 const SCREENS: &str = include_str!("first_hour_screens.txt");
 
-/// A command of the hour, and what is typed once it asks: each line after the text it waits for.
+/// A command of the hour.
 struct HourStep {
     command: &'static str,
+    /// Lines that are typed once it asks: each after the text it waits for.
     typed: &'static [(&'static str, &'static str)],
+    /// True if it has colours.
+    is_styled: bool,
 }
 
-const STEPS: [HourStep; 6] = [
+/// A command that asks nothing and prints a table, a page or one line.
+const fn make_plain_step(command: &'static str) -> HourStep {
     HourStep {
-        command: "init",
+        command,
         typed: &[],
-    },
+        is_styled: false,
+    }
+}
+
+/// A run that asks nothing.
+const fn make_styled_step(command: &'static str) -> HourStep {
     HourStep {
-        command: "chat --id talk",
+        is_styled: true,
+        ..make_plain_step(command)
+    }
+}
+
+/// The file that the last step writes.
+const PAGE: &str = "short.html";
+
+const STEPS: [HourStep; 8] = [
+    make_plain_step("init"),
+    HourStep {
         typed: &[
             ("> ", "What is a lease?\r"),
             ("turn 1", "/title Leases\r"),
             ("/title Leases", "/cost\r"),
             ("is left", "/quit\r"),
         ],
+        ..make_styled_step("chat --id talk")
     },
-    HourStep {
-        command: "run describe --id short --input file=notes.txt --turns 1",
-        typed: &[],
-    },
-    HourStep {
-        command: "raise short --turns 5",
-        typed: &[],
-    },
-    HourStep {
-        command: "resume short",
-        typed: &[],
-    },
-    HourStep {
-        command: "tree short",
-        typed: &[],
-    },
+    make_styled_step("run describe --id short --input file=notes.txt --turns 1"),
+    make_plain_step("raise short --turns 5"),
+    make_styled_step("resume short"),
+    make_plain_step("tree short"),
+    make_plain_step("usage --by directive,model"),
+    make_plain_step("export html short > short.html"),
 ];
 
 #[test]
@@ -70,21 +81,29 @@ fn screens_of_the_first_hour() {
                 return;
             };
             let has_styles = output.contains("\x1b[36m") || output.contains("\x1b[2m");
-            let expected = color == "always" && !matches!(step.command, "init" | "tree short");
-            assert_eq!(
-                has_styles,
-                expected && !step.command.starts_with("raise"),
-                "{output}"
-            );
+            assert_eq!(has_styles, color == "always" && step.is_styled, "{output}");
             let screen = replace_times(&draw_screen(&output));
             assert!(
                 screen
                     .lines()
                     .all(|line| line.chars().count() <= usize::from(COLUMNS.get()))
             );
-            seen.push_str(&format!("$ {}\n{screen}", step.command));
+            seen.push_str(&format!("$ {}\n", step.command));
+            if !screen.trim().is_empty() {
+                seen.push_str(&screen);
+            }
         }
         assert_eq!(seen, SCREENS, "{color}\n{seen}");
+        let page = std::fs::read_to_string(project.path().join(PAGE)).expect("a page");
+        for text in [
+            "<!doctype html>",
+            "It is a shopping list.",
+            "<details>",
+            "notes.txt",
+        ] {
+            assert!(page.contains(text), "{text}: {page}");
+        }
+        assert!(!page.contains('\x1b'), "{page}");
         assert_eq!(server.findings(), [] as [serde_json::Value; 0]);
     }
 }
@@ -96,8 +115,13 @@ fn perform(
     project: &CliProject,
     server: &LlmockServer,
 ) -> Option<String> {
-    let words: Vec<&str> = step.command.split(' ').chain(["--color", color]).collect();
+    let line = step.command.strip_suffix(&format!(" > {PAGE}"));
+    let words = line.unwrap_or(step.command).split(' ');
+    let words: Vec<&str> = words.chain(["--color", color]).collect();
     let mut command = project.command(&words);
+    if line.is_some() {
+        command = binary::in_shell(&command, &format!("\"$0\" \"$@\" > {PAGE}"));
+    }
     command
         .env("OPENAI_API_KEY", "a-key")
         .env("OPENAI_BASE_URL", server.base_url(MockWire::OpenAi));

@@ -5,6 +5,8 @@ mod budget;
 mod chains;
 mod chat;
 mod commands;
+#[cfg(unix)]
+mod completions;
 mod coordination;
 mod copies;
 mod damaged_records;
@@ -36,8 +38,11 @@ mod states;
 #[cfg(unix)]
 mod terminal_chat;
 mod thread_names;
+#[cfg(unix)]
+mod top_screen;
 mod tree_command;
 #[cfg(unix)]
 mod tree_processes;
+mod usage_cache;
 mod user_mistakes;
 mod views;

@@ -106,6 +106,9 @@ fn lines_typed_ahead_are_sent_after_the_reply() {
     );
 }
 
+/// Says how a chat goes on with another model.
+const IMPORT: &str = "threadkeep import --model default --state .ai/threads/talk/state.json";
+
 #[test]
 fn a_person_has_commands() {
     let project = project(r#"[{"text": "First."}, {"text": "Second."}]"#);
@@ -120,7 +123,9 @@ fn a_person_has_commands() {
         ("/model tiny\r", "the model is tiny"),
         ("/cost\r", "0.00 USD for 0 turns"),
         ("Hello.\r", "turn 1"),
-        ("/model default\r", "is chosen before its first message"),
+        ("/model nothing\r", "there is no model"),
+        ("/model default\r", "keeps the model of its first message"),
+        ("/model default\r", IMPORT),
         ("/title A talk\r", "/title A talk"),
         ("/fork\r", "talk stays as it is"),
         ("More.\r", "turn 1: "),
@@ -143,6 +148,14 @@ fn a_person_has_commands() {
         ran.out.contains(&format!("next: threadkeep chat {fork}")),
         "{ran:#?}"
     );
+    // What is said about another model is so.
+    let words: Vec<&str> = IMPORT.split(' ').skip(1).collect();
+    let made = project.json(&words);
+    assert_eq!(
+        (&made["exit"], &made["thread"]["status"]),
+        (&0.into(), &"idle".into())
+    );
+    assert_eq!(made["messages"], 2, "{made}");
     assert_eq!(project.json(&["show", "talk"])["thread"]["title"], "A talk");
     assert_eq!(
         project.json(&["show", "talk"])["thread"]["cost"]["turns"],

@@ -1,7 +1,6 @@
-//! Money: accounts, their trees, and the calls of an external loop.
+//! Money: accounts, and the calls of an external loop.
 
-use super::thread::quote_for_shell;
-use super::{CommandAnswer, ThreadCost, UnreadableRow, count_noun, lacking, optional_spend, spend};
+use super::{CommandAnswer, ThreadCost, count_noun, lacking, optional_spend, spend};
 use crate::exit::CommandExit;
 use crate::money;
 use crate::screen::OutputScreen;
@@ -99,14 +98,14 @@ impl AccountView {
     }
 
     /// The amount that accounts below it may still spend.
-    fn still_reserved(&self) -> u64 {
+    pub(super) fn still_reserved(&self) -> u64 {
         self.reserved.saturating_sub(self.spent_below)
     }
 
     /// Draws `[##+-------]`: of the limit `#` is spent, `+` held or reserved, `-` left; empty
     /// without a limit. The amount taken is rounded up, and as long as anything is left at least
     /// one `-` shows it.
-    fn bar(&self) -> String {
+    pub(super) fn bar(&self) -> String {
         let (Some(limit), Some(remaining)) = (self.limit, self.remaining) else {
             return String::new();
         };
@@ -133,7 +132,7 @@ impl AccountView {
     }
 
     /// The limit, and the amount left of it or owed, as a screen shows them.
-    fn describe_limit(&self) -> [String; 2] {
+    pub(super) fn describe_limit(&self) -> [String; 2] {
         let left = match (self.remaining, self.debt) {
             (None, _) => "unlimited".to_owned(),
             (Some(_), debt) if debt > 0 => format!("owes {}", money::format_decimal(debt)),
@@ -244,116 +243,6 @@ impl CommandAnswer for BudgetAnswer {
     }
 }
 
-/// One thread of a tree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct BranchRow {
-    /// The thread.
-    pub thread_id: String,
-    /// Levels below the thread that was asked for.
-    pub depth: u32,
-    /// Its status.
-    pub status: String,
-    /// A title for users.
-    pub title: Option<String>,
-    /// None for a chat.
-    pub directive: Option<String>,
-    /// Its own cost: nano-USD, decimal text in JSON.
-    #[serde(serialize_with = "spend")]
-    pub spend: u64,
-    /// The spend of it and all threads below it; likewise.
-    #[serde(serialize_with = "spend")]
-    pub tree_spend: u64,
-    /// The chain whose account it draws on.
-    pub draws_on: String,
-    /// Its own account, if it has one.
-    pub account: Option<AccountView>,
-}
-
-/// The answer of `tree`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct TreeAnswer {
-    /// The threads, each after the thread that spawned it.
-    pub threads: Vec<BranchRow>,
-    /// Threads of the tree whose records cannot be read.
-    pub unreadable: Vec<UnreadableRow>,
-    /// The newest forks of the chain of its first thread: trees of their own.
-    pub forks: Vec<String>,
-    /// Passed back as `--cursor`, continues the list.
-    pub cursor: Option<String>,
-    /// The exit code.
-    pub exit: CommandExit,
-}
-
-impl CommandAnswer for TreeAnswer {
-    fn exit(&self) -> CommandExit {
-        self.exit
-    }
-
-    fn print(&self, screen: &mut OutputScreen) {
-        for row in &self.unreadable {
-            row.warn(screen);
-        }
-        let (left, right) = (ColumnAlignment::Left, ColumnAlignment::Right);
-        let mut table = TextTable::new(&[
-            left, left, right, right, right, right, right, right, left, left,
-        ]);
-        let has_titles = self.threads.iter().any(|row| row.title.is_some());
-        table.add_row(&[
-            "THREAD",
-            "STATUS",
-            "OWN COST",
-            "SPENT",
-            "LIMIT",
-            "HELD",
-            "RESERVED",
-            "REMAINING",
-            "USD",
-            if has_titles { "TITLE" } else { "" },
-        ]);
-        for row in &self.threads {
-            let indent = "  ".repeat(usize::try_from(row.depth).unwrap_or(0).min(INDENT_MAX));
-            let mut cells = vec![
-                format!("{indent}{}", row.thread_id),
-                row.status.clone(),
-                money::format_decimal(row.spend),
-                money::format_decimal(row.tree_spend),
-            ];
-            match &row.account {
-                Some(account) => {
-                    let [limit, left] = account.describe_limit();
-                    let taken = [account.held, account.still_reserved()];
-                    cells.push(limit);
-                    cells.extend(taken.map(money::format_decimal));
-                    cells.push(left);
-                    let frozen = if account.frozen { "frozen" } else { "" };
-                    cells.push(format!("{} {frozen}", account.bar()));
-                }
-                None => {
-                    cells.extend([const { String::new() }; 4]);
-                    cells.push(format!("draws on {}", row.draws_on));
-                }
-            }
-            cells.push(row.title.clone().unwrap_or_default());
-            table.add_row(&cells);
-        }
-        for line in table.lines() {
-            screen.print_line(&line);
-        }
-        if !self.unreadable.is_empty() {
-            screen.note("what those have spent that cannot be read is in no SPENT above them");
-        }
-        if !self.forks.is_empty() {
-            screen.print_line(&format!("forks: {}", self.forks.join(", ")));
-        }
-        if let Some(cursor) = &self.cursor {
-            screen.note(&format!("more: --cursor {}", quote_for_shell(cursor)));
-        }
-    }
-}
-
-/// Deepest level that is indented.
-const INDENT_MAX: usize = 20;
-
 /// The answer of `budget hold`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HoldAnswer {
@@ -420,11 +309,11 @@ impl CommandAnswer for SettledAnswer {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::screen::tests::screen;
 
-    fn account(limit: Option<u64>, spent: u64, held: u64, reserved: u64) -> AccountView {
+    pub(crate) fn account(limit: Option<u64>, spent: u64, held: u64, reserved: u64) -> AccountView {
         AccountView::from(AccountFigures {
             chain: "root".to_owned(),
             parent: None,
@@ -469,20 +358,6 @@ mod tests {
         }
     }
 
-    fn branch(id: &str, depth: u32, spend: u64, account: Option<AccountView>) -> BranchRow {
-        BranchRow {
-            thread_id: id.to_owned(),
-            depth,
-            status: "running".to_owned(),
-            title: None,
-            directive: None,
-            spend,
-            tree_spend: spend,
-            draws_on: "root".to_owned(),
-            account,
-        }
-    }
-
     /// Symptom: a screen showed 0.00 spent while open accounts of children had spent, and showed
     /// that money as reserved. Cause: an account learns of a child's spend when the child's account
     /// closes. Fix: the spend of the tree is shown, and the figures still add up to the limit.
@@ -504,42 +379,6 @@ mod tests {
             let sum = in_all + still + shown.remaining.unwrap();
             assert_eq!(sum, 1_000, "{shown:?}");
         }
-    }
-
-    #[test]
-    fn a_tree_is_indented_and_says_on_whose_account_each_draws() {
-        let (mut person, out, err) = screen(false, false);
-        let root = account(Some(1_000_000_000), 200_000_001, 0, 300_000_000);
-        person.print_answer(&TreeAnswer {
-            threads: vec![
-                branch("root", 0, 100_000_001, Some(root)),
-                branch("poor", 1, 100_000_000, None),
-                branch("owing", 1, 7, Some(account(Some(5), 7, 0, 0))),
-                branch("free", 2, 0, Some(account(None, 0, 0, 0))),
-            ],
-            unreadable: Vec::new(),
-            forks: Vec::new(),
-            cursor: Some("a\nb".to_owned()),
-            exit: CommandExit::Done,
-        });
-        let expected = "\
-THREAD    STATUS      OWN COST        SPENT        LIMIT  HELD  RESERVED         REMAINING  USD
-root      running  0.100000001  0.100000001         1.00  0.00      0.30       0.499999999  \
-[###+++----]
-  poor    running         0.10         0.10                                                 draws \
-  on root
-  owing   running  0.000000007  0.000000007  0.000000005  0.00      0.00  owes 0.000000002  \
-  [##########]
-    free  running         0.00         0.00    unlimited  0.00      0.00         unlimited
-";
-        let words = |text: &str| {
-            text.split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(words(&out.text()), words(expected), "{}", out.text());
-        assert!(out.text().contains("\n    free  running"), "{}", out.text());
-        assert_eq!(err.text(), "more: --cursor $'a\\x0ab'\n");
     }
 
     #[test]

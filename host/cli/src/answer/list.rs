@@ -58,6 +58,9 @@ pub struct ListAnswer {
     pub utc: bool,
 }
 
+/// The column of the titles, which are cut where a terminal is narrow.
+const TITLE_COLUMN: usize = 6;
+
 impl CommandAnswer for ListAnswer {
     fn exit(&self) -> CommandExit {
         self.exit
@@ -93,7 +96,7 @@ impl CommandAnswer for ListAnswer {
                 row.waits_for.describe(),
             ]);
         }
-        for line in table.lines() {
+        for line in table.lines_within(screen.out_columns(), TITLE_COLUMN) {
             screen.print_line(&line);
         }
         if self.cursor.is_some() {

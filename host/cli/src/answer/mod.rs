@@ -18,13 +18,12 @@ mod signal;
 mod state;
 mod state_files;
 mod thread;
+mod tree;
 mod upkeep;
 mod usage;
 
 pub use audit::{AuditAnswer, FindingRow};
-pub use budget::{
-    AccountFigures, AccountView, BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer,
-};
+pub use budget::{AccountFigures, AccountView, BudgetAnswer, HoldAnswer, SettledAnswer};
 pub use chain::ChainAnswer;
 pub use checkpoints::{CheckpointRow, CheckpointsAnswer, ForkAnswer, TranscriptAnswer};
 pub use copy_store::CopyAnswer;
@@ -50,6 +49,7 @@ pub use thread::{
     UnreadableRow, event_gist, thread_or_unnamed,
 };
 pub use threadkeep_units::status::has_ended;
+pub use tree::{BranchRow, TreeAnswer};
 pub use upkeep::{
     CompletionsAnswer, DemoAnswer, ManAnswer, NamesAnswer, RecoverAnswer, RepairAnswer,
 };
@@ -69,7 +69,7 @@ pub trait CommandAnswer: Serialize {
 }
 
 /// Formats a count: `1 turn`, `2 turns`.
-fn count_noun(count: u64, noun: &str) -> String {
+pub fn count_noun(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }

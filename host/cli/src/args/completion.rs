@@ -6,6 +6,7 @@
 
 use clap::{Arg, Args, Command};
 use clap_complete::Shell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The arguments of `completions`.
@@ -153,8 +154,39 @@ pub fn generate_completions(shell: Shell) -> String {
             let asked = renamed.replace(":_default'", ":_threadkeep_names'");
             asked.replacen("_threadkeep_options() {", ZSH_NAMES, 1)
         }
-        Shell::Fish => format!("{script}{FISH_NAMES}"),
+        Shell::Fish => format!("{script}{}", complete_names_in_fish()),
         _ => script,
+    }
+}
+
+/// Returns the lines by which fish asks for names. It completes the value of an option only by what
+/// is said of that option.
+fn complete_names_in_fish() -> String {
+    let mut root = super::command();
+    root.build();
+    let mut options = BTreeMap::new();
+    collect_name_options(&root, &mut options);
+    let mut lines = format!("\ncomplete -c threadkeep -a '({FISH_NAMES})'\n");
+    for (option, commands) in options {
+        let commands = commands.into_iter().collect::<Vec<_>>().join(" ");
+        lines += &format!(
+            "complete -c threadkeep -n '__fish_seen_subcommand_from {commands}' -l {option} -r -f \
+             -a '({FISH_NAMES})'\n"
+        );
+    }
+    lines
+}
+
+/// Adds the options of a command and those below it whose values are names, each with its commands.
+fn collect_name_options(command: &Command, options: &mut BTreeMap<String, BTreeSet<String>>) {
+    let named = command.get_arguments();
+    let named = named.filter(|argument| NameKind::of_argument(argument).is_some());
+    for option in named.filter_map(Arg::get_long) {
+        let commands = options.entry(option.to_owned()).or_default();
+        commands.insert(command.get_name().to_owned());
+    }
+    for below in command.get_subcommands() {
+        collect_name_options(below, options);
     }
 }
 
@@ -187,10 +219,8 @@ _threadkeep() {
 
 _threadkeep_options() {"#;
 
-const FISH_NAMES: &str = "
-complete -c threadkeep -a '(threadkeep complete-words -- (commandline -opc) (commandline -ct) \
-                          2>/dev/null)'
-";
+const FISH_NAMES: &str =
+    "threadkeep complete-words -- (commandline -opc) (commandline -ct) 2>/dev/null";
 
 #[cfg(test)]
 mod tests {

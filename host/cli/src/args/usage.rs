@@ -11,7 +11,7 @@ estimate and corrected since, and what tools cost. Days are those of UTC.
 
   threadkeep usage --by day,model --since 7d")]
 pub struct UsageArgs {
-    /// The properties by which money and tokens are added up
+    /// Add up by these, separated by commas: day, model, directive, agent
     #[arg(
         long,
         value_name = "KEYS",

@@ -20,7 +20,7 @@ pub async fn complete_words(
 ) -> CommandExit {
     let kind = args::kind_of_last(&asked.words);
     let typed = asked.words.last().map_or("", String::as_str);
-    let names = match (kind, host.open()) {
+    let names = match (kind, host.open_to_read(screen)) {
         (Some(kind), Ok(opened)) => find_names(&opened, kind, typed).await,
         _ => Vec::new(),
     };

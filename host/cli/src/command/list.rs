@@ -1,7 +1,8 @@
 //! `list`: threads that meet filters, newest first.
 //!
 //! The component lists by one property at once, from an index of it. The rarest property of those
-//! that are named is left to it; the others are compared with its rows, a page at a time.
+//! that are named is left to it; the others are compared with its rows, a page at a time. Where one
+//! of the others has a page of threads at most, they are looked for among those.
 
 use super::{chain, fault, note_if_empty, thread_names, view};
 use crate::answer::{ListAnswer, has_ended};
@@ -59,8 +60,14 @@ async fn load_rows(
     list: &args::ListArgs,
 ) -> Result<FilteredRows, CommandFault> {
     let failed = |error| fault::from_call(&error);
-    let index = index_of(&list.filter);
     let matcher = RowMatcher::new(opened, list);
+    if let Some(rows) = find_among_few(opened, list, &matcher)
+        .await
+        .map_err(failed)?
+    {
+        return Ok(rows);
+    }
+    let index = index_of(&list.filter);
     let mut found = FilteredRows::default();
     let mut left = match list.all {
         true => LIST_ALL_MAX,
@@ -113,13 +120,49 @@ async fn load_rows(
             break;
         }
     }
-    if let Some(after) = skips_until {
-        let message = format!("{after} is not in this list");
-        return Err(CommandFault::new("not-found", message)
-            .with_hint("leave --after out to begin with the newest"));
-    }
     found.rows.cursor = cursor;
-    Ok(found)
+    skips_until.map_or(Ok(found), |after| Err(make_unlisted_fault(after)))
+}
+
+/// The fault of a list that was to begin behind a thread which is not in it.
+fn make_unlisted_fault(after: &str) -> CommandFault {
+    CommandFault::new("not-found", format!("{after} is not in this list"))
+        .with_hint("leave --after out to begin with the newest")
+}
+
+/// Looks among the threads of a property that has one page of them at most. None where no property
+/// has so few, or where the index that is walked otherwise is needed: for its cursor, for what a
+/// row has no column of, or for a thread behind which the list begins.
+async fn find_among_few(
+    opened: &impl ProjectThreads,
+    list: &args::ListArgs,
+    matcher: &RowMatcher<'_>,
+) -> CallResult<Option<FilteredRows>> {
+    use ThreadFilter::{Agent, Directive, Task};
+    let mut filters = named_filters(&list.filter).into_iter();
+    let is_compared = |filter| matches!(filter, Agent(_) | Directive(_) | Task(_));
+    if !filters.next().is_some_and(is_compared) || list.cursor.is_some() || list.after.is_some() {
+        return Ok(None);
+    }
+    for filter in filters {
+        let mut page = opened.list(filter, PAGE_THREADS_MAX, None).await?;
+        if page.cursor.is_some() {
+            continue;
+        }
+        page.threads.retain(|row| matcher.meets(row));
+        if page.threads.len() > list.limit as usize && !list.all {
+            return Ok(None);
+        }
+        // The order of the index that is walked otherwise.
+        let created = |row: &ListedThread| (row.created.seconds, row.created.nanos);
+        page.threads
+            .sort_by_key(|row| std::cmp::Reverse(created(row)));
+        return Ok(Some(FilteredRows {
+            rows: page,
+            long_chains: Vec::new(),
+        }));
+    }
+    Ok(None)
 }
 
 /// Adds the later links of a child in front of it, newest first: the component lists the first link
@@ -162,9 +205,15 @@ pub fn forks_of(chain: &str) -> ThreadFilter {
     ThreadFilter::Other(serde_json::json!({"kind": "forks", "chain": chain}).to_string())
 }
 
-/// Returns the index that is walked: the first of those that are named, the rarest first. What has
-/// no column in a row comes before what is compared.
+/// Returns the index that is walked: the first of those that are named.
 fn index_of(filter: &args::ListFilter) -> ThreadFilter {
+    let named = named_filters(filter).into_iter().next();
+    named.unwrap_or_default()
+}
+
+/// Returns the filters that are named, the rarest first. What has no column in a row comes before
+/// what is compared.
+fn named_filters(filter: &args::ListFilter) -> Vec<ThreadFilter> {
     let by = |name: &Option<String>, filter: fn(String) -> ThreadFilter| name.clone().map(filter);
     let filters = [
         by(&filter.chain, ThreadFilter::Chain),
@@ -175,7 +224,7 @@ fn index_of(filter: &args::ListFilter) -> ThreadFilter {
         by(&filter.directive, ThreadFilter::Directive),
         by(&filter.status, ThreadFilter::Status),
     ];
-    filters.into_iter().flatten().next().unwrap_or_default()
+    filters.into_iter().flatten().collect()
 }
 
 /// Compares rows with the filters.

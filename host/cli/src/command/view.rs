@@ -51,51 +51,47 @@ pub fn parse_json(text: &str) -> Value {
     }
 }
 
+/// Makes a row of `list` of a record of the contract; the fields that the two records of a thread
+/// have alike are named once.
+macro_rules! make_row {
+    ($thread:ident { $($other:ident: $value:expr),* $(,)? }) => {
+        ThreadRow {
+            thread_id: $thread.id.clone(),
+            directive: $thread.directive.clone(),
+            status: $thread.status.clone(),
+            title: $thread.title.clone(),
+            agent: $thread.agent.clone(),
+            task: $thread.task.clone(),
+            parent: $thread.parent.clone(),
+            model: $thread.model.clone(),
+            cost: cost(&$thread.cost),
+            context: $thread.context,
+            window: $thread.window,
+            version: $thread.version,
+            created: format_time($thread.created),
+            updated: format_time($thread.updated),
+            $($other: $value,)*
+        }
+    };
+}
+
 /// Converts a row of `list`.
 pub fn thread_row(thread: &ListedThread) -> ThreadRow {
-    let ended = has_ended(&thread.status);
-    ThreadRow {
-        thread_id: thread.id.clone(),
-        directive: thread.directive.clone(),
-        status: thread.status.clone(),
+    let needs = parse_json(thread.waits_for.as_deref().unwrap_or_default());
+    make_row!(thread {
         code: thread.code.clone(),
-        outcome: ended.then(|| thread.status.clone()),
-        waits_for: ThreadNeeds::new(parse_json(thread.waits_for.as_deref().unwrap_or_default())),
-        title: thread.title.clone(),
-        agent: thread.agent.clone(),
-        task: thread.task.clone(),
-        parent: thread.parent.clone(),
-        model: thread.model.clone(),
-        cost: cost(&thread.cost),
-        context: thread.context,
-        window: thread.window,
-        version: thread.version,
-        created: format_time(thread.created),
-        updated: format_time(thread.updated),
-    }
+        outcome: has_ended(&thread.status).then(|| thread.status.clone()),
+        waits_for: ThreadNeeds::new(needs),
+    })
 }
 
 /// Makes the row of a thread that was read alone.
 pub fn row_of_thread(thread: &Thread) -> ThreadRow {
-    ThreadRow {
-        thread_id: thread.id.clone(),
-        directive: thread.directive.clone(),
-        status: thread.status.clone(),
+    make_row!(thread {
         code: thread.cause.as_ref().map(|cause| cause.code.clone()),
         outcome: thread.outcome.clone(),
         waits_for: thread_needs(thread),
-        title: thread.title.clone(),
-        agent: thread.agent.clone(),
-        task: thread.task.clone(),
-        parent: thread.parent.clone(),
-        model: thread.model.clone(),
-        cost: cost(&thread.cost),
-        context: thread.context,
-        window: thread.window,
-        version: thread.version,
-        created: format_time(thread.created),
-        updated: format_time(thread.updated),
-    }
+    })
 }
 
 /// Converts a thread that a list cannot show.

@@ -2,7 +2,10 @@
 
 use super::{ChatSession, ChatThread};
 use crate::command::session::CommandProject;
+use std::path::Path;
+use threadkeep::documents::checkpoints::STATE_FILE;
 use threadkeep_cli::answer::ThreadCost;
+use threadkeep_cli::args::NewThreadArgs;
 use threadkeep_cli::chat_input::{ChatRequest, HELP};
 use threadkeep_cli::command::{fault, run, view};
 use threadkeep_cli::contract::ThreadDraft;
@@ -81,16 +84,26 @@ impl ChatSession<'_> {
         Ok(())
     }
 
-    /// Chooses the model of a chat that has not begun.
+    /// Chooses the model of a chat that has not begun. Afterwards it stays, for its window, prices
+    /// and tools are those of the thread: what was said goes on with another one in another thread.
     async fn set_model(
         &mut self,
         name: String,
         screen: &mut OutputScreen,
     ) -> Result<(), CommandFault> {
+        if let ChatThread::Existing { opened, thread, .. } = &self.standing {
+            let asked = NewThreadArgs {
+                model: Some(name.clone()),
+                ..NewThreadArgs::default()
+            };
+            let tried = run::new_draft(None, String::new(), Vec::new(), asked);
+            run::rehearse(self.session, &tried, None).await?;
+            let message = "a chat keeps the model of its first message";
+            let hint = self.hint_other_model(opened, thread, &name);
+            return Err(CommandFault::usage(message).with_hint(hint));
+        }
         let ChatThread::New(draft) = &mut self.standing else {
-            let message = "the model of a chat is chosen before its first message";
-            let next = format!("threadkeep chat --model {name} begins another chat");
-            return Err(CommandFault::usage(message).with_hint(next));
+            return Ok(());
         };
         let chosen = ThreadDraft {
             model: Some(name),
@@ -100,6 +113,26 @@ impl ChatSession<'_> {
         **draft = chosen;
         report_lines(&format!("the model is {}", self.name_model()?), screen);
         Ok(())
+    }
+
+    /// Says how to go on with another model: from the state of the chat on disk, if it is kept.
+    fn hint_other_model(&self, opened: &CommandProject, thread: &str, name: &str) -> String {
+        let anew = format!("`threadkeep chat --model {name}` begins another chat");
+        let state = format!("{thread}/{STATE_FILE}");
+        let threads = opened.project().threads();
+        let is_kept = threads.is_some_and(|threads| threads.is_file(&state));
+        let Some(documents) = opened.documents_path(thread).filter(|_| is_kept) else {
+            return anew;
+        };
+        let state = Path::new(&documents).join(STATE_FILE);
+        let state = match self.session.path() {
+            (project, _) if project == Path::new(".") => state,
+            (project, _) => project.join(state),
+        };
+        format!(
+            "`threadkeep import --model {name} --state {}` makes a chat of what was said; {anew}",
+            state.display()
+        )
     }
 
     /// Returns the name of the model.

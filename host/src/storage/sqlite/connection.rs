@@ -36,6 +36,8 @@ const STEPS_BETWEEN_LOOKS: i32 = 1_000;
 const SCHEMA_TRIES: u32 = 5;
 /// Cache of a connection, in KiB.
 const CACHE_KIB: u32 = 8 << 10;
+/// Cache of a connection that walks a whole table, in KiB: it reads each page once.
+const WALK_CACHE_KIB: u32 = 256;
 /// Size to which the write-ahead log is cut when it restarts, in bytes: as much as it ordinarily
 /// grows to.
 const LOG_BYTES_KEPT: u32 = 32 << 20;
@@ -242,6 +244,17 @@ impl ReadMode {
             Self::Immutable => READ_ONLY.union(OpenFlags::SQLITE_OPEN_URI),
         }
     }
+}
+
+/// Runs `walk` with a small cache: a whole table would push what others read out of the large one.
+pub(super) fn walk_table(
+    connection: &Connection,
+    walk: impl FnOnce() -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
+    let resize = |kib: u32| connection.execute_batch(&format!("PRAGMA cache_size = -{kib}"));
+    resize(WALK_CACHE_KIB)?;
+    walk()?;
+    resize(CACHE_KIB)
 }
 
 /// Opens a connection without settings, for [`super::schema_reader`], which cannot change the file.

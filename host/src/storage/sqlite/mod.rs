@@ -36,7 +36,7 @@ use cap_std::fs::Dir;
 use rusqlite::Connection;
 
 use self::checkpoint::WriteAheadLog;
-use self::connection::{ReadMode, check_before_open, check_readable, open_writer};
+use self::connection::{ReadMode, check_before_open, check_readable, open_writer, walk_table};
 use self::files::{FileIdentity, StoreFiles};
 use self::lock::LockFile;
 use self::maintenance::MaintenanceThread;
@@ -297,6 +297,20 @@ impl StorageBackend for SqliteStore {
         let sql = self.sql.records(collection);
         self.readers.query(|connection| {
             read::read_page(connection, sql, collection, (start, end), limit, reverse)
+        })
+    }
+
+    fn visit_records(
+        &self,
+        collection: &str,
+        visit: &mut dyn FnMut(&str, Option<&str>),
+    ) -> Result<(), StorageError> {
+        check_scan(collection, "", "", 1)?;
+        let sql = self.sql.records(collection);
+        self.readers.query(|connection| {
+            walk_table(connection, || {
+                read::visit_records(connection, sql, collection, visit)
+            })
         })
     }
 

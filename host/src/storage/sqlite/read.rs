@@ -209,6 +209,26 @@ pub(super) fn read_page(
     Ok(page)
 }
 
+/// Passes all records of a collection on, in the order of their table: by name, each row would be
+/// looked up by itself.
+pub(super) fn visit_records(
+    connection: &Connection,
+    sql: &RecordStatements,
+    collection: &str,
+    visit: &mut dyn FnMut(&str, Option<&str>),
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(&sql.all)?;
+    let mut rows = statement.query(sql.bind(&[], &collection).as_slice())?;
+    while let Some(row) = rows.next()? {
+        let name = row.get_ref(1)?.as_str_or_null()?.unwrap_or_default();
+        let is_name = (1..=KEY_BYTES_MAX).contains(&name.len());
+        let fits = is_name && read_number(row, 3)? <= VALUE_BYTES_MAX as u64;
+        let value = row.get_ref(4)?;
+        visit(cut_name(name), value.as_str().ok().filter(|_| fits));
+    }
+    Ok(())
+}
+
 /// Most names that a page says are too long to be read; it counts the others.
 const UNREAD_NAMES_MAX: u64 = 10;
 

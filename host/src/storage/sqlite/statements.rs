@@ -128,6 +128,8 @@ pub(super) struct RecordStatements {
     pub(super) down: String,
     /// As `up_below`, backwards.
     pub(super) down_below: String,
+    /// As `up`, of all records and in the order of the table. No parameter.
+    pub(super) all: String,
 }
 
 /// Longest name that a scan reads, in bytes; of a longer one it gives the length alone. This
@@ -148,6 +150,10 @@ impl RecordStatements {
         let page = |before| {
             let scope = scope(before);
             format!("SELECT {name}, version, {value} FROM {table} WHERE {scope} name >= ?1")
+        };
+        let all = match shared {
+            true => "WHERE collection = ?1",
+            false => "",
         };
         let insert = match shared {
             true => format!(
@@ -176,6 +182,7 @@ impl RecordStatements {
             up_below: format!("{} AND name < ?2 ORDER BY name", page(2)),
             down: format!("{} ORDER BY name DESC", page(1)),
             down_below: format!("{} AND name < ?2 ORDER BY name DESC", page(2)),
+            all: format!("SELECT {name}, version, {value} FROM {table} {all}"),
         }
     }
 

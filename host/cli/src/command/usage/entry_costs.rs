@@ -21,7 +21,7 @@ pub(super) struct EntryCost {
     /// True for a completed model call that is a turn.
     pub(super) is_turn: bool,
     /// The version that admitted the attempt; 0 for a tool.
-    attempt: u64,
+    pub(super) attempt: u64,
 }
 
 /// Tokens by kind, as an entry has them.
