@@ -40,6 +40,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use store::open_store;
+use threadkeep_units::project_layout::TWO_STORES;
 
 /// Reason why a project cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -66,10 +67,7 @@ pub enum ProjectError {
         there: ProjectStore,
     },
     /// The project has two stores, and nobody said which counts.
-    #[error(
-        "the project has two stores, .ai/threads/{SQLITE_STORE} and .ai/threads/{FILES_STORE}: \
-         move away the one that does not count, or name the other"
-    )]
+    #[error("{TWO_STORES}")]
     TwoStores,
     /// Another process copies the store.
     #[error("the store is being copied by the process {copier}")]
@@ -284,7 +282,7 @@ impl OpenProject {
     /// Returns true if this model or tier takes images, as its entry says.
     pub fn takes_images(&self, model: &str) -> bool {
         let table = self.library.models();
-        table.is_ok_and(|table| table.resolve(model).is_some_and(|spec| spec.images))
+        table.is_ok_and(|table| table.takes_images(model))
     }
 
     /// Asks a model for one word, within the policy's ceilings: one small request.

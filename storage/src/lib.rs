@@ -243,9 +243,9 @@ pub enum StorageError {
         actual: u64,
     },
     /// Nothing was written.
-    #[error("the store contradicts itself: {message}")]
+    #[error("the store is damaged: {message}")]
     Corrupt {
-        /// A sentence that names the contradiction.
+        /// A sentence that names what is missing, torn or contradicts the rest.
         message: String,
     },
     /// Nothing was written. Codes: `invalid-collection`, `invalid-log`, `empty-key`, `empty-page`,

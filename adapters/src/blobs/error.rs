@@ -56,6 +56,23 @@ pub enum BlobError<C: std::error::Error + 'static> {
 }
 
 impl<C: std::error::Error + 'static> BlobError<C> {
+    /// Returns the stable code by which a command names the error; `None` for that of a call, which
+    /// has one of its own.
+    pub fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Call(_) => None,
+            Self::Ended { .. } => Some("refused"),
+            Self::Storage(StorageError::QuotaExceeded { .. }) => Some("full"),
+            Self::Storage(_) | Self::Contention => Some("unavailable"),
+            Self::Empty
+            | Self::TooLarge { .. }
+            | Self::ImageTooLarge { .. }
+            | Self::NotAnImage
+            | Self::Missing(_)
+            | Self::Damaged { .. } => Some("invalid"),
+        }
+    }
+
     /// Makes the error of a blob, named by its hash or the key of its record, that is not what was
     /// written.
     pub fn from_damage(name: &str, problem: &'static str) -> Self {

@@ -2,12 +2,19 @@
 //!
 //! They stand in the tenant's own store, so that its quota counts them and every copy of the store
 //! has them. `wit/storage.wit` describes the record and the lines, which every host writes alike.
-//! This module writes and reads them; it knows no thread.
+//! This module writes and reads them; what it needs to know of a thread a host tells it
+//! ([`BlobThreads`]).
 
 mod error;
+mod recorded_threads;
+mod result_blobs;
+mod thread_blobs;
 mod write;
 
 pub use error::BlobError;
+pub use recorded_threads::{RecordedThreads, UnreadThread};
+pub use result_blobs::{StoredResult, UnstoredResult};
+pub use thread_blobs::{BlobThread, BlobThreads, ThreadBlobs};
 pub use write::{BlobWrite, chain_version, write_blob};
 
 use base64::Engine as _;
@@ -32,7 +39,7 @@ pub const BLOB: &str = "blob";
 const SHOWN_DIGITS: usize = 12;
 
 /// The name of a blob that is stored, as messages and outcomes of tools say it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlobName {
     /// SHA-256 of the bytes, in lower-case hexadecimal digits.
     pub hash: String,

@@ -313,6 +313,11 @@ impl ModelTable {
             .get(self.tiers.get(name).map_or(name, String::as_str))
     }
 
+    /// Returns true if the model or tier of this name takes images, as its entry says.
+    pub fn takes_images(&self, name: &str) -> bool {
+        self.resolve(name).is_some_and(|spec| spec.images)
+    }
+
     /// Returns the names of all models and tiers, in byte order.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self

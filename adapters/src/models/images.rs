@@ -39,6 +39,9 @@ impl fmt::Debug for RequestImage {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestImages {
     images: BTreeMap<String, RequestImage>,
+    /// The number of the oldest places of an image that is sent at newer ones alone, and the text
+    /// there.
+    older: BTreeMap<String, (u64, RequestImage)>,
     count: u64,
     bytes: u64,
 }
@@ -58,14 +61,36 @@ impl RequestImages {
         }
         Self {
             images,
+            older: BTreeMap::new(),
             count,
             bytes,
         }
     }
 
-    /// Returns the image of this name.
+    /// Leaves an image that is sent out at its oldest places: a text stands there.
+    #[must_use]
+    pub fn leave_out_older(mut self, hash: &str, places: u64, text: String) -> Self {
+        if let Some(RequestImage::Sent { base64, .. }) = self.images.get(hash) {
+            self.count -= places;
+            self.bytes -= places * base64.len() as u64;
+            let left_out = RequestImage::LeftOut(text);
+            self.older.insert(hash.to_owned(), (places, left_out));
+        }
+        self
+    }
+
+    /// Returns the image of this name, as the newest message that names it has it.
     pub fn get(&self, hash: &str) -> Option<&RequestImage> {
         self.images.get(hash)
+    }
+
+    /// Returns the image of this name at one of the places that name it, counted from 0, the
+    /// oldest.
+    pub fn get_place(&self, hash: &str, place: u64) -> Option<&RequestImage> {
+        match self.older.get(hash) {
+            Some((older, left_out)) if place < *older => Some(left_out),
+            _ => self.get(hash),
+        }
     }
 
     /// Number of images that are sent.

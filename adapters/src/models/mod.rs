@@ -6,6 +6,7 @@
 
 #[cfg(feature = "http")]
 pub mod anthropic;
+mod conversation_images;
 pub mod dialect;
 mod images;
 #[cfg(feature = "http")]
@@ -19,6 +20,7 @@ mod server_rules_tests;
 #[cfg(feature = "http")]
 pub mod wire;
 
+pub use conversation_images::ConversationImages;
 pub use images::{IMAGE_TOKENS_MAX, REQUEST_IMAGES_BYTES_MAX, RequestImage, RequestImages};
 #[cfg(feature = "http")]
 pub use options::ProviderOptions;
@@ -26,6 +28,7 @@ pub use secret::SecretText;
 #[cfg(feature = "http")]
 pub use wire::{ProviderTimeouts, SetupError};
 
+use crate::blobs::BlobName;
 use std::time::Duration;
 
 /// Most bytes of one reply (text, thinking and arguments together). A provider that streams for
@@ -321,5 +324,13 @@ pub type OnDelta<'a> = &'a (dyn Fn(ReplyDelta) + Send + Sync);
 /// Returns a text as a user's message in the normal form, the input of `Driver::run`.
 pub fn user_message(text: &str) -> String {
     let content = [serde_json::json!({"type": "text", "text": text})];
+    serde_json::json!({"role": "user", "content": content}).to_string()
+}
+
+/// As [`user_message`], with images that were stored before.
+pub fn user_message_with_images(text: Option<&str>, images: &[BlobName]) -> String {
+    let text = text.map(|text| serde_json::json!({"type": "text", "text": text}));
+    let images = images.iter().map(BlobName::image_block);
+    let content: Vec<_> = text.into_iter().chain(images).collect();
     serde_json::json!({"role": "user", "content": content}).to_string()
 }

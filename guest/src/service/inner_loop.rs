@@ -19,8 +19,8 @@ use threadkeep_core::id;
 use threadkeep_core::json::{ObjectWriter, ToJson};
 use threadkeep_core::plan::{DueCall, LoadedThread};
 use threadkeep_core::runner::{
-    self, DecisionInputs, HolderProof, LlmFailure, LoopBeginning, LoopRest, ReplyBlock, Signal,
-    StepOutcome, StepSubmission,
+    self, DecisionInputs, HolderProof, LlmFailure, LoopBeginning, LoopInput, LoopRest, ReplyBlock,
+    Signal, StepOutcome, StepSubmission,
 };
 use threadkeep_core::thread::{StepKind, ThreadStatus};
 use threadkeep_core::time::UnixTime;
@@ -115,11 +115,18 @@ impl<P: HostPorts + StepPerformer> ThreadService<P> {
         input: Option<&str>,
         key: &str,
     ) -> Result<Option<StepHandle>, Error> {
+        let resumes = input == Some(runner::RESUMPTION_INPUT);
+        let input = input.filter(|_| !resumes);
         let message = input.map(parse_user).transpose()?;
         let head = &tip.head.value;
         let is_new = message.is_some() && !self.knows_input(&tip, message.as_ref())?;
         let input = input.filter(|_| is_new);
-        let begun = match runner::choose_beginning(head, run.holder, is_new) {
+        let given = match (is_new, resumes) {
+            (true, _) => LoopInput::Message,
+            (false, true) => LoopInput::Resumption,
+            (false, false) => LoopInput::Nothing,
+        };
+        let begun = match runner::choose_beginning(head, run.holder, given) {
             LoopBeginning::GoOn => match self.take_up(run, tip)? {
                 Some(begun) => return Ok(Some(begun)),
                 // Steps that are lost again and again need a person.
@@ -139,7 +146,7 @@ impl<P: HostPorts + StepPerformer> ThreadService<P> {
         match begun {
             // It waits for a person; the answer says for what.
             Err(Error::Core(CoreError::Refused { .. } | CoreError::Exceeded(_)))
-                if input.is_none() =>
+                if given == LoopInput::Nothing =>
             {
                 Ok(None)
             }

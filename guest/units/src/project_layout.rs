@@ -12,3 +12,33 @@ pub const STORE_CHOICE: &str = "current-store";
 
 /// Every name of which one is there if the project has kept threads.
 pub const STORE_NAMES: [&str; 3] = [FILES_STORE, SQLITE_STORE, STORE_CHOICE];
+
+/// The problem of a project in which nothing says which of two stores counts.
+pub const TWO_STORES: &str = "the project has two stores, .ai/threads/registry.db and \
+                              .ai/threads/store.d: move away the one that does not count, or name \
+                              the other";
+
+/// The stores that `.ai/threads` has, by their names alone: an empty file counts as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoundStores {
+    /// None yet.
+    Nothing,
+    /// That in SQLite.
+    Sqlite,
+    /// That of plain files.
+    Files,
+    /// Both: [`STORE_CHOICE`] says which counts, or the person who runs a command.
+    Both,
+}
+
+impl FoundStores {
+    /// Looks for the stores; `is_there` tells whether an entry of this name is in `.ai/threads`.
+    pub fn look(is_there: impl Fn(&str) -> bool) -> Self {
+        match (is_there(SQLITE_STORE), is_there(FILES_STORE)) {
+            (false, false) => Self::Nothing,
+            (true, false) => Self::Sqlite,
+            (false, true) => Self::Files,
+            (true, true) => Self::Both,
+        }
+    }
+}

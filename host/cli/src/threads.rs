@@ -19,6 +19,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use threadkeep_adapters::blobs::BlobName;
 
 /// Most threads of one page of a list: the component's bound.
 pub const PAGE_THREADS_MAX: u32 = 100;
@@ -71,8 +72,9 @@ pub trait CommandHost {
     /// None for a host that has no such store.
     fn open_rehearsal(&self) -> Result<Option<Self::OpenProject>, CommandFault>;
 
-    /// Reads the file of an image, and refuses one that no model could be shown.
-    fn read_image(&self, path: &Path) -> Result<Vec<u8>, CommandFault>;
+    /// Reads a file that the person who runs the command names, of at most `bytes_max` bytes. Links
+    /// are followed as far as the host lets them lead.
+    fn read_file(&self, path: &Path, bytes_max: u64) -> Result<Vec<u8>, CommandFault>;
 
     /// Makes the project of `demo`, with these files.
     fn create_demo(&self, files: &[(&str, &str)]) -> Result<Self::DemoDirectory, CommandFault>;
@@ -250,13 +252,8 @@ pub trait ProjectThreads {
     /// all, until only those to unreadable threads are left, which it returns.
     async fn sweep_all(&self, under: Option<&str>) -> CallResult<Vec<UnreadableThread>>;
 
-    /// Stores the images of a message; returns the JSON message that shows them, with its text.
-    async fn store_images(
-        &self,
-        thread: &str,
-        images: Vec<Vec<u8>>,
-        text: Option<&str>,
-    ) -> Result<String, CommandFault>;
+    /// Stores an image for a thread; returns its name, which a message says.
+    async fn store_image(&self, thread: &str, bytes: Vec<u8>) -> Result<BlobName, CommandFault>;
 
     /// Returns true if a model takes images.
     fn takes_images(&self, model: &str) -> bool;

@@ -21,7 +21,7 @@ use crate::clock::ClockTime;
 use crate::error::CallError;
 use crate::storage::StorageBackend;
 use stored::{BLOB, BlobState, blob_key};
-pub(crate) use stored::{chain_version, size_text};
+pub(crate) use stored::{BlobThread, BlobThreads, StoredResult, ThreadBlobs, UnstoredResult};
 
 /// Error of writing or reading a blob.
 pub type BlobError = stored::BlobError<CallError>;

@@ -64,14 +64,7 @@ pub fn from_store(error: StorageError) -> CommandFault {
 pub fn from_blob(opened: &CommandProject, thread: &str, error: &BlobError) -> CommandFault {
     match error {
         BlobError::Call(error) => from_thread_call(opened, thread, error),
-        BlobError::Ended { .. } => CommandFault::new("refused", error.to_string()),
-        BlobError::Storage(StorageError::QuotaExceeded { .. }) => {
-            CommandFault::new("full", error.to_string())
-        }
-        BlobError::Storage(_) | BlobError::Contention => {
-            CommandFault::new("unavailable", error.to_string()).with_hint("try again")
-        }
-        error => CommandFault::new("invalid", error.to_string()),
+        error => fault::from_blob(error.code().unwrap_or("other"), error.to_string()),
     }
 }
 
@@ -147,14 +140,18 @@ pub fn from_project(error: &ProjectError) -> CommandFault {
                 ),
             error => from_authority(error),
         },
+        ProjectError::FilesStore(StorageError::Corrupt { .. }) => {
+            CommandFault::new("store", with_source(error)).with_hint(fault::DAMAGED_STORE_HINT)
+        }
         ProjectError::Store(_) | ProjectError::FilesStore(_) => {
             CommandFault::new("store", with_source(error))
                 .with_hint("`threadkeep doctor` says more")
         }
         ProjectError::OtherStore { .. } => CommandFault::new("other-store", error.to_string())
             .with_hint("leave out --store: the store that is there is used"),
-        ProjectError::TwoStores => CommandFault::new("two-stores", error.to_string())
-            .with_hint("--store sqlite or --store files names the one that counts"),
+        ProjectError::TwoStores => {
+            CommandFault::new("two-stores", error.to_string()).with_hint(fault::TWO_STORES_HINT)
+        }
         ProjectError::BeingCopied { .. } => {
             busy(error.to_string()).with_hint("repeat the command when `threadkeep copy` has ended")
         }

@@ -11,9 +11,8 @@ use std::io::{BufRead, stdin};
 use std::path::Path;
 use std::time::Duration;
 use threadkeep::authority::{self, HolderState, ProjectDir};
-use threadkeep::blobs::{IMAGE_BYTES_MAX, image_type};
+use threadkeep::blobs::BlobName;
 use threadkeep::documents;
-use threadkeep::models;
 use threadkeep::storage::StorageError;
 use threadkeep::tenant;
 use threadkeep_cli::contract::{
@@ -49,18 +48,9 @@ impl CommandHost for CommandSession {
         Self::open_rehearsal(self).map(Some)
     }
 
-    fn read_image(&self, path: &Path) -> Result<Vec<u8>, CommandFault> {
-        let wrong = |problem: &str| {
-            let message = format!("the image {}: {problem}", path.display());
-            CommandFault::usage(message)
-                .with_hint("--image takes a png, jpeg, gif or webp file of at most 3.75 MB")
-        };
-        let bytes = authority::read_ambient(path, IMAGE_BYTES_MAX as u64);
-        let bytes = bytes.map_err(|error| wrong(&fault::from_authority(&error).message))?;
-        match image_type(&bytes) {
-            Some(_) => Ok(bytes),
-            None => Err(wrong("it is no png, jpeg, gif or webp image")),
-        }
+    fn read_file(&self, path: &Path, bytes_max: u64) -> Result<Vec<u8>, CommandFault> {
+        let bytes = authority::read_ambient(path, bytes_max);
+        bytes.map_err(|error| fault::from_authority(&error))
     }
 
     fn create_demo(&self, files: &[(&str, &str)]) -> Result<TemporaryDirectory, CommandFault> {
@@ -248,18 +238,9 @@ impl ProjectThreads for CommandProject {
         }
     }
 
-    async fn store_images(
-        &self,
-        thread: &str,
-        images: Vec<Vec<u8>>,
-        text: Option<&str>,
-    ) -> Result<String, CommandFault> {
-        let mut names = Vec::with_capacity(images.len());
-        for bytes in images {
-            let stored = self.tenant().store_image(thread, bytes).await;
-            names.push(stored.map_err(|error| fault::from_blob(self, thread, &error))?);
-        }
-        Ok(models::user_message_with_images(text, &names))
+    async fn store_image(&self, thread: &str, bytes: Vec<u8>) -> Result<BlobName, CommandFault> {
+        let stored = self.tenant().store_image(thread, bytes).await;
+        stored.map_err(|error| fault::from_blob(self, thread, &error))
     }
 
     fn takes_images(&self, model: &str) -> bool {

@@ -2,9 +2,11 @@
 //! provider sees the same bytes as before.
 
 use super::kept_conversations::ConversationEnd;
-use super::request_images::ConversationImages;
+use crate::blobs::read_blob;
 use crate::error::CallError;
-use crate::models::{CompletionRequest, FailureKind, ModelFailure, ToolSpec};
+use crate::models::{
+    CompletionRequest, ConversationImages, FailureKind, ModelFailure, RequestImages, ToolSpec,
+};
 use crate::tenant::Tenant;
 use crate::wit::{self, llm};
 
@@ -160,11 +162,40 @@ impl ThreadConversation {
         model: String,
         asked: &llm::Request,
     ) {
-        let messages = &self.request.messages;
-        self.request.images = self.images.load(tenant, messages, asked.images).await;
+        self.images.add_messages(&self.request.messages);
+        self.request.images = self.load_images(tenant, asked.images).await;
         self.request.model = model;
         self.request.output_max = asked.output;
         self.request.session.clone_from(&asked.session);
+    }
+
+    /// Reads the images of the request, on a thread that may block. If the caller stops waiting,
+    /// the messages are looked through anew.
+    async fn load_images(&mut self, tenant: &Tenant, takes_images: bool) -> RequestImages {
+        if self.images.is_empty() {
+            return RequestImages::default();
+        }
+        let mut images = std::mem::take(&mut self.images);
+        let chosen = tenant.on_store(move |storage| {
+            let chosen = images.choose(takes_images, |chain, hash| {
+                let read = read_blob(storage, chain, hash);
+                read.inspect_err(|error| {
+                    tracing::warn!(%error, "an image of a conversation cannot be read");
+                })
+                .ok()
+            });
+            Ok((images, chosen))
+        });
+        match chosen.await {
+            Ok((images, chosen)) => {
+                self.images = images;
+                chosen
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the images of a conversation cannot be read");
+                RequestImages::default()
+            }
+        }
     }
 }
 

@@ -20,7 +20,6 @@ mod outside_calls;
 mod perform;
 mod post_run_work;
 mod queue;
-mod request_images;
 mod result_blobs;
 mod run_admission;
 mod stop;

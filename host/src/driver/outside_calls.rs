@@ -1,7 +1,7 @@
 //! A call of a model or a tool outside the component, as a step of the driver and an inner run make
 //! it: through the permit of its run, with its events, in the form that the component takes.
 
-use super::result_blobs::{result_content, store_result_blobs};
+use super::result_blobs::store_result_blobs;
 use super::{Driver, EventSink, RunEvent};
 use crate::ceilings::{PendingSettlement, RunPermit, ToolCallOutcome};
 use crate::models::ReplyDelta;
@@ -37,23 +37,23 @@ pub(super) async fn perform_tool_call(
     let called = permit.call_tool_unsettled(&*driver.tools, request, longest);
     let (called, settling) = called.await;
     let ToolCallOutcome {
-        result,
+        mut result,
         interrupted,
     } = called;
     let interrupted = interrupted && !call.idempotent;
-    let (result, blocks) = store_result_blobs(&driver.tenant, call, result).await;
+    let stored = store_result_blobs(&driver.tenant, call, &mut result).await;
     sink.emit(RunEvent::ToolDone {
         call: id,
         name,
-        failed: result.failed,
-        bytes: result.content.len(),
+        failed: stored.failed,
+        bytes: stored.text.len(),
     });
     let outcome = wit::ToolOutcome {
         version: call.version,
         index: call.index,
         state: outcome_state(interrupted, &result).to_owned(),
-        failed: result.failed,
-        content: result_content(&result.content, blocks),
+        failed: stored.failed,
+        content: stored.content(),
         patches: result.patches,
         operations: result.operations,
         cost: result.cost_nanos,

@@ -15,25 +15,16 @@ pub mod scripted;
 
 pub use one_provider::OneProvider;
 pub use threadkeep_adapters::models::{
-    BLOCKS_MAX, CALL_TIME, CompletionRequest, FailureKind, IDLE_TIME, IMAGE_TOKENS_MAX,
-    ModelCompletion, ModelFailure, OnDelta, REPLY_BYTES_MAX, REQUEST_IMAGES_BYTES_MAX, ReplyBlock,
-    ReplyDelta, RequestImage, RequestImages, SecretText, ToolSpec, Usage, answer_bytes_max,
-    dialect, user_message,
+    BLOCKS_MAX, CALL_TIME, CompletionRequest, ConversationImages, FailureKind, IDLE_TIME,
+    IMAGE_TOKENS_MAX, ModelCompletion, ModelFailure, OnDelta, REPLY_BYTES_MAX,
+    REQUEST_IMAGES_BYTES_MAX, ReplyBlock, ReplyDelta, RequestImage, RequestImages, SecretText,
+    ToolSpec, Usage, answer_bytes_max, dialect, user_message, user_message_with_images,
 };
 #[cfg(feature = "http")]
 pub use threadkeep_adapters::models::{ProviderOptions, ProviderTimeouts, SetupError};
 
-use crate::blobs::BlobName;
 use std::future::Future;
 use std::pin::Pin;
-
-/// As [`user_message`], with images that were stored before (`Tenant::store_image`).
-pub fn user_message_with_images(text: Option<&str>, images: &[BlobName]) -> String {
-    let text = text.map(|text| serde_json::json!({"type": "text", "text": text}));
-    let images = images.iter().map(BlobName::image_block);
-    let content: Vec<_> = text.into_iter().chain(images).collect();
-    serde_json::json!({"role": "user", "content": content}).to_string()
-}
 
 /// A future that can be stored and moved between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

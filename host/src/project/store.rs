@@ -11,6 +11,7 @@ use crate::storage::{StorageBackend, StorageError, StorageQuota};
 use cap_std::fs::Dir;
 use std::sync::Arc;
 
+use threadkeep_units::project_layout::FoundStores;
 pub use threadkeep_units::project_layout::{FILES_STORE, SQLITE_STORE};
 
 /// The kind of a store that a project keeps on its disk.
@@ -45,15 +46,14 @@ impl ProjectStore {
     /// # Errors
     /// [`ProjectError::TwoStores`] if it has both, and nothing says which counts.
     pub fn find(threads: &Dir) -> Result<Option<Self>, ProjectError> {
-        let is_there = |kind: Self| threads.symlink_metadata(kind.place()).is_ok();
-        match (is_there(Self::Sqlite), is_there(Self::Files)) {
-            (true, true) => match StoreChoice::read(threads)? {
+        match FoundStores::look(|name| threads.symlink_metadata(name).is_ok()) {
+            FoundStores::Both => match StoreChoice::read(threads)? {
                 Some(choice) => Ok(Some(choice.current)),
                 None => Err(ProjectError::TwoStores),
             },
-            (true, false) => Ok(Some(Self::Sqlite)),
-            (false, true) => Ok(Some(Self::Files)),
-            (false, false) => Ok(None),
+            FoundStores::Sqlite => Ok(Some(Self::Sqlite)),
+            FoundStores::Files => Ok(Some(Self::Files)),
+            FoundStores::Nothing => Ok(None),
         }
     }
 }

@@ -1,16 +1,32 @@
-//! Blobs of a tenant: written for a thread that can take them, read by their chain.
+//! The blobs of a tenant: written for a thread that can take them, read by their chain.
 
 use super::Tenant;
 use crate::blobs::{
-    self, BLOB_BYTES_MAX, BlobError, BlobName, BlobWrite, IMAGE_BYTES_MAX, UnreferencedBlob,
-    image_type,
+    self, BlobError, BlobName, BlobThread, BlobThreads, ThreadBlobs, UnreferencedBlob,
 };
+use crate::error::CallError;
 use crate::storage::{StorageBackend, StorageError};
 use std::sync::Arc;
-use threadkeep_units::status::has_ended;
+use tokio::runtime::Handle;
 
-/// Most times that the record of a chain may move while a blob is written.
-const MOVES_MAX: u32 = 16;
+/// The threads of a tenant, from a thread of the process that may block.
+pub(crate) struct TenantThreads {
+    tenant: Tenant,
+    runtime: Handle,
+}
+
+impl BlobThreads for TenantThreads {
+    type ReadError = CallError;
+
+    fn read_thread(&self, thread: &str) -> Result<BlobThread, BlobError> {
+        let record = self.runtime.block_on(self.tenant.get(thread))?;
+        Ok(BlobThread {
+            id: record.id,
+            chain: record.chain,
+            status: record.status,
+        })
+    }
+}
 
 impl Tenant {
     /// Stores an image for a thread, recognized by its bytes.
@@ -18,12 +34,9 @@ impl Tenant {
     /// # Errors
     /// [`BlobError::NotAnImage`], [`BlobError::ImageTooLarge`], and those of [`Self::store_blob`].
     pub async fn store_image(&self, thread: &str, bytes: Vec<u8>) -> Result<BlobName, BlobError> {
-        let media = image_type(&bytes).ok_or(BlobError::NotAnImage)?;
-        if bytes.len() > IMAGE_BYTES_MAX {
-            let bytes = bytes.len() as u64;
-            return Err(BlobError::ImageTooLarge { bytes });
-        }
-        self.store_blob(thread, bytes, media).await
+        let thread = thread.to_owned();
+        self.with_blobs(move |blobs| blobs.store_image(&thread, &bytes))
+            .await
     }
 
     /// Stores a blob for a thread, under its chain. The same bytes are stored once. The caller
@@ -39,33 +52,29 @@ impl Tenant {
         bytes: Vec<u8>,
         media: &str,
     ) -> Result<BlobName, BlobError> {
-        if bytes.len() > BLOB_BYTES_MAX {
-            let bytes = bytes.len() as u64;
-            return Err(BlobError::TooLarge { bytes });
-        }
-        let bytes: Arc<[u8]> = bytes.into();
-        let chain = self.get(thread).await?.chain;
-        for _ in 0..MOVES_MAX {
-            let root = chain.clone();
-            let found = self
-                .on_store(move |storage| Ok(blobs::chain_version(storage, &root)?))
-                .await?;
-            // The status is read after the version: an end in between moves the record.
-            let record = self.get(thread).await?;
-            let Some(version) = found.filter(|_| !has_ended(&record.status)) else {
-                let (thread, status) = (record.id, record.status);
-                return Err(BlobError::Ended { thread, status });
-            };
-            let (root, bytes, media) = (chain.clone(), Arc::clone(&bytes), media.to_owned());
-            let now = self.context.clock.now();
-            let written = self.on_store(move |storage| {
-                blobs::write_blob(storage, (&root, version), (&bytes, &media), now)
-            });
-            if let BlobWrite::Stored(name) = written.await? {
-                return Ok(name);
-            }
-        }
-        Err(BlobError::Contention)
+        let (thread, media) = (thread.to_owned(), media.to_owned());
+        self.with_blobs(move |blobs| blobs.store_blob(&thread, &bytes, &media))
+            .await
+    }
+
+    /// Runs `act`, which stores blobs, on a thread that may block.
+    pub(crate) async fn with_blobs<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&ThreadBlobs<'_, TenantThreads>) -> Result<T, BlobError> + Send + 'static,
+    ) -> Result<T, BlobError> {
+        let threads = TenantThreads {
+            tenant: self.clone(),
+            runtime: Handle::current(),
+        };
+        let clock = Arc::clone(&self.context.clock);
+        self.on_store(move |storage| {
+            act(&ThreadBlobs {
+                storage,
+                threads,
+                now: &|| clock.now().seconds,
+            })
+        })
+        .await
     }
 
     /// Reads a blob of a chain, whose hash is compared.
@@ -94,7 +103,7 @@ impl Tenant {
     }
 
     /// Runs `act` on a thread that may block.
-    async fn on_store<T: Send + 'static>(
+    pub(crate) async fn on_store<T: Send + 'static>(
         &self,
         act: impl FnOnce(&dyn StorageBackend) -> Result<T, BlobError> + Send + 'static,
     ) -> Result<T, BlobError> {

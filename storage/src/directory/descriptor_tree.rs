@@ -12,12 +12,15 @@ use std::time::{Duration, SystemTime};
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, MetadataHashValue,
-    OpenFlags, PathFlags,
+    OpenFlags, PathFlags, filesystem_error_code,
 };
 use wasip2::io::streams::StreamError;
 
 /// Bytes that one call of the host writes: it copies them.
 const WRITE_BYTES: usize = 256 << 10;
+
+/// The code by which std under WASI knows that the system denies access (`EACCES`).
+const ACCESS_DENIED: i32 = 2;
 
 /// A directory of a WASI host. No link is followed.
 #[derive(Debug)]
@@ -65,6 +68,13 @@ impl DescriptorTree {
         opened.map_err(to_io_error)
     }
 
+    /// The details of an entry without its identity, which costs a call of the host.
+    fn stat_entry(&self, name: &str) -> io::Result<EntryDetails> {
+        check_entry_name(name)?;
+        let stat = self.directory.stat_at(PathFlags::empty(), name);
+        Ok(details_of(&stat.map_err(to_io_error)?, None))
+    }
+
     fn open_directory(&self, name: &str) -> io::Result<Self> {
         Ok(Self {
             directory: self.open_entry(name, OpenFlags::DIRECTORY, false)?,
@@ -99,16 +109,17 @@ impl DescriptorTree {
 
 impl FileDirectory for DescriptorTree {
     fn open(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>> {
-        check_no_pipe(&DirectoryTree::details(self, name)?)?;
+        check_no_pipe(&self.stat_entry(name)?)?;
         let file = self.open_entry(name, OpenFlags::empty(), false)?;
-        Ok(Box::new(DescriptorFile { file }))
+        Ok(Box::new(DescriptorFile { file, end: None }))
     }
 
     fn create_new(&self, name: &str) -> io::Result<Box<dyn DirectoryFile>> {
         self.check_writable()?;
         check_entry_name(name)?;
         let file = self.open_entry(name, OpenFlags::CREATE | OpenFlags::EXCLUSIVE, true)?;
-        Ok(Box::new(DescriptorFile { file }))
+        let end = Some(0);
+        Ok(Box::new(DescriptorFile { file, end }))
     }
 
     fn hard_link(&self, name: &str, second: &str) -> io::Result<()> {
@@ -142,8 +153,7 @@ impl FileDirectory for DescriptorTree {
     }
 
     fn metadata(&self, name: &str) -> io::Result<EntryMetadata> {
-        let details = DirectoryTree::details(self, name)?;
-        Ok(EntryMetadata::from_details(&details))
+        Ok(EntryMetadata::from_details(&self.stat_entry(name)?))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -166,10 +176,8 @@ impl DirectoryTree for DescriptorTree {
         let unfollowed = PathFlags::empty();
         let stat = self.directory.stat_at(unfollowed, name);
         let hash = self.directory.metadata_hash_at(unfollowed, name);
-        Ok(details_of(
-            &stat.map_err(to_io_error)?,
-            &hash.map_err(to_io_error)?,
-        ))
+        let (stat, hash) = (stat.map_err(to_io_error)?, hash.map_err(to_io_error)?);
+        Ok(details_of(&stat, Some(&hash)))
     }
 
     fn list_some(&self, count_max: usize) -> io::Result<Vec<Option<String>>> {
@@ -216,7 +224,7 @@ impl DirectoryTree for DescriptorTree {
                 self.open_entry(name, OpenFlags::CREATE, true)?
             }
         };
-        Ok(Box::new(DescriptorFile { file }))
+        Ok(Box::new(DescriptorFile { file, end: None }))
     }
 
     fn move_below(&self, from: TreePlace<'_>, to: TreePlace<'_>) -> io::Result<()> {
@@ -237,6 +245,9 @@ impl DirectoryTree for DescriptorTree {
 /// An open file of a WASI host.
 struct DescriptorFile {
     file: Descriptor,
+    /// Bytes of a file that was made here, and that nobody else writes: its size need not be asked
+    /// for.
+    end: Option<u64>,
 }
 
 impl DirectoryFile for DescriptorFile {
@@ -255,8 +266,13 @@ impl DirectoryFile for DescriptorFile {
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let end = self.size()?;
-        self.write_at(end, bytes)
+        let end = match self.end {
+            Some(end) => end,
+            None => self.size()?,
+        };
+        self.write_at(end, bytes)?;
+        self.end = self.end.map(|end| end + bytes.len() as u64);
+        Ok(())
     }
 
     fn size(&mut self) -> io::Result<u64> {
@@ -311,10 +327,10 @@ impl TreeFile for DescriptorFile {
 fn describe(handle: &Descriptor) -> io::Result<EntryDetails> {
     let stat = handle.stat().map_err(to_io_error)?;
     let hash = handle.metadata_hash().map_err(to_io_error)?;
-    Ok(details_of(&stat, &hash))
+    Ok(details_of(&stat, Some(&hash)))
 }
 
-fn details_of(stat: &DescriptorStat, hash: &MetadataHashValue) -> EntryDetails {
+fn details_of(stat: &DescriptorStat, hash: Option<&MetadataHashValue>) -> EntryDetails {
     let entry_type = match stat.type_ {
         DescriptorType::RegularFile => EntryType::File,
         DescriptorType::Directory => EntryType::Directory,
@@ -329,13 +345,13 @@ fn details_of(stat: &DescriptorStat, hash: &MetadataHashValue) -> EntryDetails {
         entry_type,
         bytes: stat.size,
         has_one_name: entry_type != EntryType::File || stat.link_count <= 1,
-        identity: Some((hash.upper, hash.lower)),
+        identity: hash.map(|hash| (hash.upper, hash.lower)),
         modified,
     }
 }
 
-/// Names an error as std does. One that denies has no code of the system: it is the host that keeps
-/// a path inside what it has granted.
+/// Names an error as std does. One that denies has no code of the system if it is the host that
+/// keeps a path inside what it has granted.
 fn to_io_error(code: ErrorCode) -> io::Error {
     match code {
         ErrorCode::NoEntry => ErrorKind::NotFound.into(),
@@ -343,6 +359,8 @@ fn to_io_error(code: ErrorCode) -> io::Error {
         ErrorCode::NotDirectory => ErrorKind::NotADirectory.into(),
         ErrorCode::NotEmpty => ErrorKind::DirectoryNotEmpty.into(),
         ErrorCode::NotPermitted => ErrorKind::PermissionDenied.into(),
+        ErrorCode::Access => io::Error::from_raw_os_error(ACCESS_DENIED),
+        ErrorCode::Unsupported => ErrorKind::Unsupported.into(),
         ErrorCode::ReadOnly => ErrorKind::ReadOnlyFilesystem.into(),
         ErrorCode::InsufficientSpace => ErrorKind::StorageFull.into(),
         ErrorCode::Quota => ErrorKind::QuotaExceeded.into(),
@@ -353,6 +371,9 @@ fn to_io_error(code: ErrorCode) -> io::Error {
 fn to_stream_error(error: StreamError) -> io::Error {
     match error {
         StreamError::Closed => ErrorKind::BrokenPipe.into(),
-        StreamError::LastOperationFailed(problem) => io::Error::other(problem.to_debug_string()),
+        StreamError::LastOperationFailed(problem) => match filesystem_error_code(&problem) {
+            Some(code) => to_io_error(code),
+            None => io::Error::other(problem.to_debug_string()),
+        },
     }
 }

@@ -108,8 +108,9 @@ impl From<StoreFault> for StorageError {
                 message: "the files of the store are being packed: try again".to_owned(),
             },
             StoreFault::Io { place, source } => match source.kind() {
+                // Every host has other words for it.
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Unavailable {
-                    message: format!("the disk is full: free space on it ({place}: {source})"),
+                    message: format!("the disk is full: free space on it ({place})"),
                 },
                 io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => other_error(
                     "read-only",

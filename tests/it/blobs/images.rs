@@ -11,9 +11,9 @@ use threadkeep_tests::judge::{
 };
 use threadkeep_tests::llmock::MockWire;
 
-const WIRES: [MockWire; 2] = [MockWire::OpenAi, MockWire::Anthropic];
+pub const WIRES: [MockWire; 2] = [MockWire::OpenAi, MockWire::Anthropic];
 
-fn call(wire: MockWire, path: &str) -> ServerAnswer {
+pub fn call(wire: MockWire, path: &str) -> ServerAnswer {
     match wire {
         MockWire::OpenAi => call_reply(&[read_file_call(0, path, "c1")]),
         MockWire::Anthropic => {
@@ -27,7 +27,7 @@ fn call(wire: MockWire, path: &str) -> ServerAnswer {
     }
 }
 
-fn reply(wire: MockWire, text: &str) -> ServerAnswer {
+pub fn reply(wire: MockWire, text: &str) -> ServerAnswer {
     match wire {
         MockWire::OpenAi => text_reply(text),
         MockWire::Anthropic => {
@@ -37,7 +37,11 @@ fn reply(wire: MockWire, text: &str) -> ServerAnswer {
 }
 
 /// A project with `cat.png`, whose server gives these answers in order.
-fn project(wire: MockWire, images: &str, answers: Vec<ServerAnswer>) -> (CliProject, JudgeServer) {
+pub fn project(
+    wire: MockWire,
+    images: &str,
+    answers: Vec<ServerAnswer>,
+) -> (CliProject, JudgeServer) {
     let server = JudgeServer::start(answer_in_order(answers));
     let plan = ProjectPlan {
         model_keys: images,
@@ -49,7 +53,7 @@ fn project(wire: MockWire, images: &str, answers: Vec<ServerAnswer>) -> (CliProj
 }
 
 /// The images of a request, as its wire writes them, in order: media type and Base64.
-fn images(wire: MockWire, request: &SeenRequest) -> Vec<(String, String)> {
+pub fn images(wire: MockWire, request: &SeenRequest) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for message in request.messages() {
         let parts = message["content"].as_array().into_iter().flatten();
@@ -81,7 +85,7 @@ fn image(wire: MockWire, part: &Value) -> Option<(String, String)> {
     }
 }
 
-fn cat() -> (String, String) {
+pub fn cat() -> (String, String) {
     ("image/png".to_owned(), base64(&png(1, 30_000)))
 }
 

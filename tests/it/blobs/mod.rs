@@ -2,7 +2,7 @@
 //! them.
 
 mod faults;
-mod images;
+pub mod images;
 mod imports;
 mod library;
 pub mod prunes;
@@ -35,12 +35,12 @@ const SCRIPT: &str = r#"[
   {"text": "Seen.", "usage": {"input": 100, "output": 10}}]"#;
 
 /// Bytes that begin as a png does; `seed` makes them differ.
-fn png(seed: u8, size: usize) -> Vec<u8> {
+pub fn png(seed: u8, size: usize) -> Vec<u8> {
     let rest = (0..size).map(|n| seed.wrapping_mul(31).wrapping_add((n * 7 + n / 253) as u8));
     [b"\x89PNG\r\n\x1a\n".to_vec(), rest.collect()].concat()
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 

@@ -176,6 +176,11 @@ fn a_cancelled_thread_goes_on_in_a_successor_without_a_message() {
             told.starts_with(&format!("run 1 of {new}\n")),
             "{resumed:?}"
         );
+        // The first step was not given back.
+        let events = ["transcript", new, "--format", "jsonl"];
+        let events = bundle.project.run(&events).out;
+        assert!(events.contains("Hello from a script."), "{events}");
+        assert!(!events.contains("\"suspended\""), "{events}");
     }
     bundle.assert_sound();
 }
@@ -284,4 +289,58 @@ fn a_directory_that_is_not_granted_is_named_with_the_command() {
     let end = run_bundle(bundle.project.path(), &GRANTED, "list", "");
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.err.contains("threadkeep copy --to files"), "{end:?}");
+}
+
+/// Symptom: beside a store of files an empty `registry.db` was a second store for the native
+/// program, and a project in SQLite for the bundle. Now one rule looks for both.
+#[test]
+fn two_stores_are_told_alike() {
+    let Some(bundle) = BundleProject::new() else {
+        return;
+    };
+    let directory = bundle.project.path();
+    let run = |line: &str| run_bundle(directory, &GRANTED, line, "");
+    assert_eq!(run("create --id one").code, Some(0));
+    bundle.project.write(".ai/threads/registry.db", "");
+    for line in ["list", "show one", "create --id two"] {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let (ours, theirs) = (run(line), bundle.project.run(&arguments));
+        assert_eq!(ours.code, Some(1), "{line}: {ours:?}");
+        assert_eq!((ours.code, &ours.err), (theirs.code, &theirs.err), "{line}");
+        assert!(ours.err.contains("the project has two stores"), "{ours:?}");
+        assert!(ours.err.contains("--store files"), "{ours:?}");
+    }
+    let invoked = bundle.invoke("get(\"one\")");
+    assert!(
+        invoked.out.contains("the project has two stores"),
+        "{invoked:?}"
+    );
+    // The one that is named counts.
+    let named = run("show one --store files");
+    assert_eq!(named.code, Some(0), "{named:?}");
+    let named = bundle.project.run(&["show", "one", "--store", "files"]);
+    assert_eq!(named.code, Some(0), "{named:?}");
+}
+
+/// A missing file of the store is named, with what to do, by both programs.
+#[test]
+fn a_missing_file_of_the_store_is_named_alike() {
+    let Some(bundle) = BundleProject::new() else {
+        return;
+    };
+    let directory = bundle.project.path();
+    let run = |line: &str| run_bundle(directory, &GRANTED, line, "");
+    for id in ["one", "two"] {
+        assert_eq!(run(&format!("create --id {id}")).code, Some(0));
+    }
+    let lost = directory.join(".ai/threads/store.d/000000000001.commit");
+    std::fs::remove_file(lost).unwrap();
+    for end in [run("list").err, bundle.project.run(&["list"]).err] {
+        let words = "the store is damaged: 000000000001.commit is missing";
+        assert!(
+            end.contains(words) && end.contains("from a backup"),
+            "{end}"
+        );
+        assert!(end.contains("put back what is missing or damaged"), "{end}");
+    }
 }

@@ -4,6 +4,8 @@
 mod commands;
 mod documents;
 mod file_tools;
+mod full_disk;
+mod images;
 mod killed_bundles;
 mod library_files;
 mod page;

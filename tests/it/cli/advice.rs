@@ -19,7 +19,7 @@ fn leave_dead_run(project: &CliProject, id: &str) {
 /// Checks that a person is told of one charge by estimate, and how often.
 #[track_caller]
 fn tells_charge(ran: &ProcessOutput, whose: &str) {
-    let said = format!("nobody knows what one call{whose} has cost: 0.");
+    let said = format!("no usage was reported for one call{whose}: 0.");
     assert_eq!(ran.err.matches(&said).count(), 1, "{}", ran.err);
     let estimate = "is charged by estimate; at most it was 0.";
     assert!(ran.err.contains(estimate), "{}", ran.err);

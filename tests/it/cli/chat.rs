@@ -281,7 +281,7 @@ fn a_request_to_end_suspends_run_and_chat() {
     assert_eq!(ran.code, Some(3), "{ran:#?}");
     let shown = project.json(&["show", "talk"]);
     assert_eq!(shown["thread"]["cause"]["code"], "stopped");
-    let said = "nobody knows what one call has cost: 0.";
+    let said = "no usage was reported for one call: 0.";
     assert!(ran.err.contains(said), "{}", ran.err);
     let again = run_with_input(&project, &["chat", "talk", "--json"], "again").json();
     assert_eq!(again["status"], "idle", "{again}");

@@ -161,7 +161,10 @@ fn a_tree_that_was_asked_to_end_goes_on_when_it_is_resumed() {
     assert_eq!(ran.code, Some(3), "{ran:#?}");
     assert!(ran.err.contains("suspended (stopped)"), "{}", ran.err);
     // Symptom: only what was charged for calls of the top was told. Fix: that of its children, too.
-    let told = ran.err.matches("nobody knows what one call of ").count();
+    let told = ran
+        .err
+        .matches("no usage was reported for one call of ")
+        .count();
     assert_eq!(told, CHILDREN, "{}", ran.err);
     assert_eq!(statuses(&project), ["suspended"; CHILDREN + 1]);
     let ran = resume(&project, &policy).wait_for_end();

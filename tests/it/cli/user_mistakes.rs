@@ -141,7 +141,7 @@ fn a_cancel_says_what_it_does_and_the_run_what_it_cost() {
     assert_eq!(cancelled.code, Some(0));
     let ran = running.wait_for_end();
     assert_eq!(ran.code, Some(1), "{ran:#?}");
-    let said = "nobody knows what one call has cost: 0.";
+    let said = "no usage was reported for one call: 0.";
     assert!(ran.err.contains(said), "{}", ran.err);
     project.json(&["create", "--id", "own"]);
     project.json(&["open", "own"]);

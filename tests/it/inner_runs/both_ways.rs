@@ -41,8 +41,13 @@ struct BothWays {
     script: Value,
     /// The model call, counted from 1, during which the thread is cancelled.
     cancelled_at: Option<usize>,
+    /// True if the thread is resumed without a message afterwards.
+    is_resumed: bool,
     person: PersonAct,
 }
+
+/// The input of `runner.run` that resumes a thread without a message.
+const RESUMPTION: &str = "null";
 
 /// A scripted model that cancels a thread in the middle of one of its calls.
 struct CancellingModel {
@@ -78,6 +83,7 @@ impl BothWays {
             inputs: Vec::new(),
             script,
             cancelled_at: None,
+            is_resumed: false,
             person: PersonAct::Nothing,
         }
     }
@@ -105,12 +111,14 @@ impl BothWays {
 
     fn inputs(&self) -> Vec<Option<String>> {
         let inputs = self.inputs.iter().map(|text| Some(message(text)));
-        let inputs: Vec<Option<String>> = inputs.collect();
+        let mut inputs: Vec<Option<String>> = inputs.collect();
         if inputs.is_empty() {
-            vec![None]
-        } else {
-            inputs
+            inputs.push(None);
         }
+        if self.is_resumed {
+            inputs.push(Some(RESUMPTION.to_owned()));
+        }
+        inputs
     }
 
     /// Runs it by the host's driver; returns the store and the calls of tools.
@@ -134,8 +142,13 @@ impl BothWays {
                         }
                     });
                     let never = StopReceiver::never();
-                    let run = driver.run(&thread, input.take(), &sink, &never);
-                    let ended = run.await.unwrap();
+                    let ended = match input.take() {
+                        Some(input) if input == RESUMPTION => {
+                            driver.resume(&thread, None, &sink, &never).await
+                        }
+                        input => driver.run(&thread, input, &sink, &never).await,
+                    };
+                    let ended = ended.unwrap();
                     drop(sink);
                     moving.await.unwrap();
                     thread = ended.thread;
@@ -411,6 +424,25 @@ fn a_chat_is_handed_off_and_goes_on_in_its_successor() {
     let (driven, _) = both.by_driver();
     assert!(driven.iter().any(|line| line.contains("<chat 1>")));
     both.check();
+}
+
+/// Symptom: a thread that was cancelled and resumed without a message by the loop had one entry
+/// more than the driver's, `suspended` with the code `resumed`. Cause: the loop began no thread
+/// that has ended without a message, so its host called `resume` and gave the first step back.
+#[test]
+fn a_thread_that_has_ended_is_resumed_without_a_message() {
+    let both = BothWays {
+        cancelled_at: Some(1),
+        is_resumed: true,
+        ..BothWays::of_script(json!([
+            {"calls": [call("read", json!({}))]},
+            {"text": "Done."},
+        ]))
+    };
+    let (driven, _) = both.by_driver();
+    assert!(driven.iter().any(|line| line.contains("thread_resumed")));
+    let [_, all] = both.check();
+    assert_eq!(all, ["", ""]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub fn store_text(store: &dyn StorageBackend) -> Vec<String> {
     let mut lines = Vec::new();
     for collection in COLLECTIONS {
         for (name, value) in records(store, collection) {
+            let name = without_request_key(&name);
             lines.push(format!("{collection} {name} {value}"));
         }
     }
@@ -87,6 +88,14 @@ fn names_of_threads(store: &dyn StorageBackend) -> BTreeMap<String, String> {
     distinct.dedup();
     assert_eq!(distinct.len(), names.len(), "{names:?}");
     names
+}
+
+/// Replaces the key of a request to resume, which its caller chooses.
+fn without_request_key(name: &str) -> String {
+    match name.split_once("\u{1}resume\u{1}") {
+        Some((chain, _)) => format!("{chain} resume #"),
+        None => name.to_owned(),
+    }
 }
 
 /// Replaces each hash and each random name by a mark.

@@ -64,7 +64,7 @@ fn all_broken_calls_of_a_run_are_named_and_can_be_corrected() {
     let judged = project_of(vec![ServerAnswer::hang_up(), cut(), text_reply("Done.")]);
     let ran = judged.project.run(&["run", "go", "--id", "t"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
-    let said = "nobody knows what 2 calls have cost: 0.000";
+    let said = "no usage was reported for 2 calls: 0.000";
     assert!(ran.err.contains(said), "{}", ran.err);
     let charges = judged.events("charged");
     let version = number(&charges[0], "version").to_string();

@@ -239,3 +239,32 @@ fn images_travel_in_messages_of_the_user() {
     );
     assert_eq!(messages.len(), 6);
 }
+
+/// An image that is sent at its newest place alone is a text at the older one, of which a result
+/// without its call is one.
+#[test]
+fn older_places_of_an_image_are_texts() {
+    let image = r#"{"type":"image","blob":"a","chain":"c","media":"image/png","size":9}"#;
+    let user = format!(r#"{{"role":"user","content":[{image}]}}"#);
+    let lost = format!(
+        r#"{{"role":"tool","content":[{{"type":"tool_result","id":"none","name":"n","text":"r",
+           "failed":false,"images":[{image}]}}]}}"#
+    );
+    let mut request = request(&[&user, &lost, &user]);
+    let named = ["a", "a", "a"].into_iter();
+    let sent = RequestImage::Sent {
+        media: "image/png",
+        base64: "aGk=".into(),
+    };
+    let all = crate::models::RequestImages::new([("a".to_owned(), sent)].into(), named);
+    for (older, texts, shown) in [(0, 0, 2), (1, 1, 1), (2, 1, 1), (3, 2, 0)] {
+        request.images = all
+            .clone()
+            .leave_out_older("a", older, "[older]".to_owned());
+        assert_eq!(request.images.count(), 3 - older);
+        let body = encode_body(&request, GENERIC).unwrap();
+        let body = String::from_utf8(body).unwrap();
+        assert_eq!(body.matches("[older]").count(), texts, "{body}");
+        assert_eq!(body.matches("aGk=").count(), shown, "{body}");
+    }
+}

@@ -95,9 +95,10 @@ pub(in crate::models) fn sent_messages(
 ) -> Result<Vec<SentMessage>, EncodeError> {
     let mut turns: Vec<SentMessage> = Vec::with_capacity(request.messages.len() + 1);
     let mut sent = HashMap::new();
+    let mut images = PlacedImages::new(&request.images);
     for (index, text) in request.messages.iter().enumerate() {
         let message = normal_form::parse_message(index, text)?;
-        let turn = to_sent_message(message, &request.images, (&mut ids, &mut sent))
+        let turn = to_sent_message(message, &mut images, (&mut ids, &mut sent))
             .ok_or(EncodeError::Misplaced(index))?;
         if let Some(turn) = turn {
             push_message(&mut turns, turn);
@@ -130,7 +131,7 @@ fn push_message(turns: &mut Vec<SentMessage>, next: SentMessage) {
 /// `None` that nothing of the message is left.
 fn to_sent_message(
     message: NormalMessage,
-    images: &RequestImages,
+    images: &mut PlacedImages<'_>,
     (ids, sent): (&mut CallIds<'_>, &mut HashMap<String, String>),
 ) -> Option<Option<SentMessage>> {
     let parts = message.content;
@@ -138,7 +139,7 @@ fn to_sent_message(
         MessageRole::User => {
             let parts = parts.into_iter().map(|part| match part {
                 NormalPart::Text { text } => Some(UserPart::Text(text)),
-                NormalPart::Image(part) => Some(match find_image(images, &part) {
+                NormalPart::Image(part) => Some(match images.take_next(&part) {
                     Ok(image) => UserPart::Image(image),
                     Err(text) => UserPart::Text(text),
                 }),
@@ -172,38 +173,61 @@ fn to_sent_message(
                 else {
                     return None;
                 };
+                let call = sent.get(&id).cloned();
+                let result = CallResult {
+                    id: call.clone().unwrap_or_default(),
+                    text,
+                    failed,
+                    images: Vec::new(),
+                };
+                let result = add_images(result, images, &named);
                 // Every server would refuse the conversation for a result without its call.
-                if let Some(id) = sent.get(&id).cloned() {
-                    let result = CallResult {
-                        id,
-                        text,
-                        failed,
-                        images: Vec::new(),
-                    };
-                    results.push(add_images(result, images, &named));
-                }
+                results.extend(call.map(|_| result));
             }
             (!results.is_empty()).then_some(SentMessage::Results(results))
         }
     })
 }
 
-/// Returns the image that a part names, or the text in its place.
-fn find_image(images: &RequestImages, part: &ImagePart) -> Result<SentImage, String> {
-    match images.get(&part.blob) {
-        Some(RequestImage::Sent { media, base64 }) => Ok(SentImage {
-            media,
-            base64: Arc::clone(base64),
-        }),
-        Some(RequestImage::LeftOut(text)) => Err(text.clone()),
-        None => Err("[image that is not there]".to_owned()),
+/// The images of a request, taken place by place from the oldest on.
+struct PlacedImages<'a> {
+    images: &'a RequestImages,
+    /// The number of places that were passed, by hash.
+    passed: HashMap<String, u64>,
+}
+
+impl<'a> PlacedImages<'a> {
+    fn new(images: &'a RequestImages) -> Self {
+        Self {
+            images,
+            passed: HashMap::new(),
+        }
+    }
+
+    /// Returns the image that the next part names, or the text in its place.
+    fn take_next(&mut self, part: &ImagePart) -> Result<SentImage, String> {
+        let passed = self.passed.entry(part.blob.clone()).or_default();
+        let place = *passed;
+        *passed += 1;
+        match self.images.get_place(&part.blob, place) {
+            Some(RequestImage::Sent { media, base64 }) => Ok(SentImage {
+                media,
+                base64: Arc::clone(base64),
+            }),
+            Some(RequestImage::LeftOut(text)) => Err(text.clone()),
+            None => Err("[image that is not there]".to_owned()),
+        }
     }
 }
 
 /// Adds the images of a result to it, or lines in their place to its text.
-fn add_images(mut result: CallResult, images: &RequestImages, named: &[ImagePart]) -> CallResult {
+fn add_images(
+    mut result: CallResult,
+    images: &mut PlacedImages<'_>,
+    named: &[ImagePart],
+) -> CallResult {
     for part in named {
-        match find_image(images, part) {
+        match images.take_next(part) {
             Ok(image) => result.images.push(image),
             Err(text) => {
                 let before = if result.text.is_empty() { "" } else { "\n" };

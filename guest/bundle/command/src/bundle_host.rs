@@ -3,19 +3,26 @@
 use crate::calls::bundle_host::{self, FileUse};
 use crate::granted_project::GrantedProject;
 use std::fs;
-use std::io::{BufRead, ErrorKind, stdin};
+use std::io::{self, BufRead, ErrorKind, Read as _, stdin};
 use std::path::Path;
 use threadkeep_cli::args::{CommonArgs, StoreKind};
 use threadkeep_cli::exit::CommandFault;
 use threadkeep_cli::screen::OutputScreen;
 use threadkeep_cli::threads::CommandHost;
+use threadkeep_storage::directory::AuthorityError;
 
 /// The directory of the project.
 const ROOT: &str = "/";
 
+/// The codes of WASI for a path that leads out of the granted directories: `EPERM` of the host, and
+/// `ENOTCAPABLE` of its C library.
+const LEAVES_GRANT: [i32; 2] = [63, 76];
+
 /// The host of one command.
 pub struct BundleHost {
     file: FileUse,
+    /// True if the store of plain files is named as the one that counts.
+    names_files: bool,
 }
 
 impl BundleHost {
@@ -24,8 +31,10 @@ impl BundleHost {
     /// # Errors
     /// A fault that names the option, or shows how to grant a directory.
     pub fn new(common: CommonArgs) -> Result<Self, CommandFault> {
+        let names_files = matches!(common.store, Some(StoreKind::Files));
         let host = Self {
-            file: bundle_host::begin_command(),
+            file: bundle_host::begin_command(names_files),
+            names_files,
         };
         let grant = host.command_line("", "DIR", "COMMAND");
         let provider = "--env THREADKEEP_PROVIDER=scripted:FILE ";
@@ -72,7 +81,9 @@ impl BundleHost {
     fn open_project(&self, creates: bool) -> Result<GrantedProject, CommandFault> {
         let ai = Path::new(ROOT).join(".ai");
         match fs::symlink_metadata(&ai) {
-            Ok(found) if found.is_dir() => GrantedProject::open(Path::new(ROOT), creates),
+            Ok(found) if found.is_dir() => {
+                GrantedProject::open(Path::new(ROOT), creates, self.names_files)
+            }
             Ok(_) => Err(CommandFault::new("no-project", "/.ai is no directory")
                 .with_hint("put the directory itself there")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -110,9 +121,21 @@ impl CommandHost for BundleHost {
         Ok(Some(GrantedProject::rehearse(Path::new(ROOT))))
     }
 
-    fn read_image(&self, _: &Path) -> Result<Vec<u8>, CommandFault> {
-        let message = "this build of threadkeep stores no images";
-        Err(CommandFault::usage(message).with_hint("the native program takes --image"))
+    fn read_file(&self, path: &Path, bytes_max: u64) -> Result<Vec<u8>, CommandFault> {
+        let place = path.display().to_string();
+        read_granted_file(path, &place, bytes_max).map_err(|error| match &error {
+            AuthorityError::Missing { .. } | AuthorityError::Leaves { .. } => {
+                let grant = self.command_line("", "DIR", "COMMAND");
+                CommandFault::new("missing", error.to_string()).with_hint(format!(
+                    "only files below the granted directory can be read: put a copy there, or \
+                     grant another one: {grant}"
+                ))
+            }
+            AuthorityError::Io { source, .. } => {
+                CommandFault::new("io", format!("{error}: {source}"))
+            }
+            _ => CommandFault::new("io", error.to_string()),
+        })
     }
 
     /// Writes the files into the granted directory; those of an earlier demo are left.
@@ -153,6 +176,29 @@ impl CommandHost for BundleHost {
 
     fn input(&self) -> Box<dyn BufRead> {
         Box::new(stdin().lock())
+    }
+}
+
+/// Reads a file below the granted directory. Links are followed as far as the host lets them lead.
+fn read_granted_file(path: &Path, place: &str, bytes_max: u64) -> Result<Vec<u8>, AuthorityError> {
+    let failed = |source: io::Error| match source.raw_os_error() {
+        Some(code) if LEAVES_GRANT.contains(&code) => AuthorityError::Leaves {
+            place: place.to_owned(),
+        },
+        _ => AuthorityError::from_io(place, source),
+    };
+    let place = place.to_owned();
+    // Opening a device or a pipe can have an effect; reading its metadata has none.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(AuthorityError::NotRegular { place });
+    }
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    let mut file = file.take(bytes_max.saturating_add(1));
+    file.read_to_end(&mut bytes).map_err(failed)?;
+    match bytes.len() as u64 > bytes_max {
+        true => Err(AuthorityError::TooLarge { place, bytes_max }),
+        false => Ok(bytes),
     }
 }
 

@@ -38,7 +38,7 @@ mod bindings {
 
 pub use bindings::threadkeep::bundle::host as bundle_host;
 pub use bindings::threadkeep::threads::{
-    clock, continuation, history, ledger, library, llm, maintenance, random, registry, runner,
+    clock, continuation, history, ledger, library, maintenance, random, registry, runner,
     transcript, types,
 };
 

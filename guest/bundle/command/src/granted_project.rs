@@ -2,7 +2,7 @@
 
 use crate::calls::{
     ConvertRecord, bundle_host, call, call_plain, clock, continuation, history, ledger, library,
-    llm, maintenance, random, registry, runner, transcript, types,
+    maintenance, random, registry, runner, transcript, types,
 };
 use crate::documents::{BundleDocuments, DocumentFault, check_checkpoint_settings};
 use std::cell::RefCell;
@@ -11,6 +11,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
+use threadkeep_adapters::blobs::BlobName;
+use threadkeep_cli::command::fault;
 use threadkeep_cli::command::inner_run::{self, InnerRuns};
 use threadkeep_cli::contract::{
     AccountRecord, CallBill, CallError, CallRefusal, ChangeSet, ChargePage, CommittedChange,
@@ -25,7 +27,7 @@ use threadkeep_cli::threads::{
     RunOrder, ThreadRuns,
 };
 use threadkeep_units::lease_grace::is_grace_over;
-use threadkeep_units::project_layout::STORE_NAMES;
+use threadkeep_units::project_layout::{FoundStores, STORE_CHOICE, STORE_NAMES, TWO_STORES};
 
 /// Most holders in one call of `recover`.
 const HOLDERS_PER_CALL_MAX: usize = 500;
@@ -50,12 +52,13 @@ pub struct GrantedProject {
 }
 
 impl GrantedProject {
-    /// Opens the project in this directory; `creates` if a missing store is to be made.
+    /// Opens the project in this directory; `creates` if a missing store is to be made,
+    /// `names_files` if the store of plain files is the one that counts.
     ///
     /// # Errors
-    /// If the place of the store cannot be looked at, or is no directory.
-    pub fn open(root: &Path, creates: bool) -> Result<Self, CommandFault> {
-        let has_store = find_store(root)?;
+    /// If the place of the store cannot be looked at, or is no directory, or has two stores.
+    pub fn open(root: &Path, creates: bool, names_files: bool) -> Result<Self, CommandFault> {
+        let has_store = find_store(root, names_files)?;
         Ok(Self {
             is_empty: !creates && !has_store,
             is_rehearsal: false,
@@ -124,7 +127,7 @@ impl Drop for GrantedProject {
 
 /// Returns true if the project has a store. Only what is not there is missing: a place that cannot
 /// be looked at may have one.
-fn find_store(root: &Path) -> Result<bool, CommandFault> {
+fn find_store(root: &Path, names_files: bool) -> Result<bool, CommandFault> {
     let threads = root.join(".ai").join("threads");
     let unreadable = |path: &Path, error: &io::Error| {
         CommandFault::new("io", format!("{} cannot be read: {error}", path.display()))
@@ -139,15 +142,22 @@ fn find_store(root: &Path) -> Result<bool, CommandFault> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(unreadable(&threads, &error)),
     }
+    let mut found = Vec::new();
     for name in STORE_NAMES {
         let store = threads.join(name);
         match fs::symlink_metadata(&store) {
-            Ok(_) => return Ok(true),
+            Ok(_) => found.push(name),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(unreadable(&store, &error)),
         }
     }
-    Ok(false)
+    let stores = FoundStores::look(|name| found.contains(&name));
+    // While a store is copied, its file says which counts.
+    let is_copied = found.contains(&STORE_CHOICE);
+    if stores == FoundStores::Both && !names_files && !is_copied {
+        return Err(CommandFault::new("two-stores", TWO_STORES).with_hint(fault::TWO_STORES_HINT));
+    }
+    Ok(!found.is_empty())
 }
 
 /// Returns the error of a call that made something, if nobody knows whether it did.
@@ -325,18 +335,19 @@ impl ProjectThreads for GrantedProject {
         Ok(unreadable)
     }
 
-    async fn store_images(
-        &self,
-        _: &str,
-        _: Vec<Vec<u8>>,
-        _: Option<&str>,
-    ) -> Result<String, CommandFault> {
-        let message = "this build of threadkeep stores no images";
-        Err(CommandFault::usage(message).with_hint("the native program takes --image"))
+    async fn store_image(&self, thread: &str, bytes: Vec<u8>) -> Result<BlobName, CommandFault> {
+        match bundle_host::store_image(thread, &bytes) {
+            Ok(stored) => Ok(BlobName {
+                hash: stored.hash,
+                media: stored.media,
+                size: stored.size,
+            }),
+            Err(failure) => Err(fault::from_blob(&failure.code, failure.message)),
+        }
     }
 
-    fn takes_images(&self, _: &str) -> bool {
-        false
+    fn takes_images(&self, model: &str) -> bool {
+        bundle_host::takes_images(model)
     }
 
     fn library_names(&self, kind: &str) -> Vec<String> {
@@ -460,10 +471,10 @@ impl ThreadRuns for GrantedProject {
         if self.is_empty {
             return Ok(recovered);
         }
-        let fault = |error| threadkeep_cli::command::fault::from_call(&error);
+        let failed = |error| fault::from_call(&error);
         let now = clock::now().seconds;
         let mut dead = dead.to_vec();
-        let held = recover_pages(&[], &mut recovered).map_err(fault)?;
+        let held = recover_pages(&[], &mut recovered).map_err(failed)?;
         for lease in held {
             // Nothing tells here whether a holder lives but the time of its lease.
             let gone = is_grace_over(now, lease.expiry.seconds);
@@ -472,7 +483,7 @@ impl ThreadRuns for GrantedProject {
             }
         }
         for holders in dead.chunks(HOLDERS_PER_CALL_MAX) {
-            recover_pages(holders, &mut recovered).map_err(fault)?;
+            recover_pages(holders, &mut recovered).map_err(failed)?;
         }
         Ok(recovered)
     }
@@ -509,24 +520,6 @@ fn recover_pages(dead: &[String], recovered: &mut RecoveredRuns) -> CallResult<V
 }
 
 impl InnerRuns for GrantedProject {
-    async fn begin_resumed(&self, thread: &str, holder: &str) -> CallResult<Thread> {
-        let handle = call_plain(|| runner::resume(thread, None, holder, holder, None))?;
-        // The loop would take the step for one that was lost under way: it is given back unsent.
-        let unsent = runner::Outcome::Stopped(llm::LlmError {
-            kind: "cancelled".to_owned(),
-            code: "resumed".to_owned(),
-            message: "the run goes on at once".to_owned(),
-            retry: None,
-            sent: false,
-            refused: false,
-            usage: None,
-            partial: String::new(),
-        });
-        let (id, step) = (&handle.step.thread, handle.step.version);
-        call_plain(|| runner::submit(id, handle.token, step, &unsent, 0))?;
-        self.get(id).await
-    }
-
     async fn run_inside(
         &self,
         thread: &str,

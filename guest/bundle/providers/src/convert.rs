@@ -5,7 +5,7 @@ use crate::exports::{library, llm, storage, types};
 #[cfg(feature = "http")]
 use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
-use threadkeep_adapters::models::{CompletionRequest, ToolSpec};
+use threadkeep_adapters::models::{CompletionRequest, RequestImages, ToolSpec};
 
 threadkeep_adapters::convert_imports!();
 
@@ -34,7 +34,7 @@ pub fn time_until(deadline: types::Instant) -> Duration {
 
 /// Makes the request for the provider that knows the model by this name. It is whole, as each of
 /// `runner.run` is.
-pub fn request(asked: &llm::Request, model: String) -> CompletionRequest {
+pub fn request(asked: &llm::Request, model: String, images: RequestImages) -> CompletionRequest {
     let tools = asked.tools.iter().map(|tool| ToolSpec {
         name: tool.name.clone(),
         description: tool.description.clone(),
@@ -45,7 +45,7 @@ pub fn request(asked: &llm::Request, model: String) -> CompletionRequest {
         system: asked.system.clone(),
         tools: tools.collect(),
         messages: asked.messages.clone(),
-        images: Default::default(),
+        images,
         output_max: asked.output,
         session: asked.session.clone(),
     }

@@ -1,6 +1,6 @@
 //! The imports of the component, as exports of this one: translation only.
 
-use crate::{convert, file_tools, model, project, replies};
+use crate::{convert, file_tools, images, model, project, replies};
 use threadkeep_adapters::library::{LibraryError, NAMES_MAX, TenantLibrary as _};
 use threadkeep_adapters::models::FailureKind;
 use threadkeep_storage::BoundedRecords;
@@ -163,8 +163,11 @@ impl tools::Guest for BundleProviders {
 }
 
 impl bundle_host::Guest for BundleProviders {
-    fn begin_command() -> bundle_host::FileUse {
+    fn begin_command(names_files: bool) -> bundle_host::FileUse {
         replies::begin_command();
+        if names_files {
+            project::name_files_store();
+        }
         bundle_host::FileUse {
             options: project::FILE_OPTIONS.to_owned(),
             file: project::FILE_NAME.to_owned(),
@@ -183,11 +186,23 @@ impl bundle_host::Guest for BundleProviders {
         })
     }
 
+    fn takes_images(model: String) -> bool {
+        let table = project::library().models();
+        table.is_ok_and(|table| table.takes_images(&model))
+    }
+
+    fn store_image(
+        thread: String,
+        bytes: Vec<u8>,
+    ) -> Result<bundle_host::StoredImage, bundle_host::ImageFault> {
+        images::store_image(&thread, &bytes)
+    }
+
     fn take_replies() -> Vec<bundle_host::Reply> {
         replies::take_replies()
     }
 
     fn read_blob(chain: String, hash: String) -> Option<Vec<u8>> {
-        replies::read_blob(&chain, &hash)
+        images::read_blob(&chain, &hash)
     }
 }

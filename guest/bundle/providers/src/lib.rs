@@ -17,6 +17,8 @@ mod file_tools;
 #[cfg(all(target_os = "wasi", feature = "http"))]
 mod http;
 #[cfg(target_os = "wasi")]
+mod images;
+#[cfg(target_os = "wasi")]
 mod model;
 #[cfg(target_os = "wasi")]
 mod project;

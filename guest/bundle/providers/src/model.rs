@@ -1,7 +1,7 @@
 //! Model calls: answers of a script, or of the provider that the project's `models.yaml` names.
 
 use crate::project::{self, PROVIDER_VARIABLE};
-use crate::{convert, exports::llm};
+use crate::{convert, exports::llm, images};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
@@ -54,7 +54,8 @@ pub struct ReadyModel {
 /// Makes one model call.
 pub fn complete(asked: &llm::Request) -> Result<ModelCompletion, ModelFailure> {
     let ready = make_provider(&asked.model)?;
-    let request = convert::request(asked, ready.name);
+    let images = images::read_request_images(asked);
+    let request = convert::request(asked, ready.name, images);
     #[cfg(feature = "http")]
     let longest = ready.longest.min(convert::time_until(asked.deadline));
     match ready.caller {
@@ -173,6 +174,10 @@ fn over_http<W: ModelWire>(spec: &ProviderSpec) -> Result<ModelCaller, ModelFail
 
 /// Refuses a provider over HTTP, which this bundle does not import.
 #[cfg(not(feature = "http"))]
+#[expect(
+    clippy::extra_unused_type_parameters,
+    reason = "the callers name the wire, as where it is spoken"
+)]
 fn over_http<W>(spec: &ProviderSpec) -> Result<ModelCaller, ModelFailure> {
     let message = format!(
         "the provider {} is reached over HTTP, and this file imports none: run `wasmtime run -S \

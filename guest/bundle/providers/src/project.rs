@@ -1,18 +1,20 @@
 //! The project that the host has granted as `/`: its store and its library, opened at first use.
 
-use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use threadkeep_adapters::environment::EnvironmentSnapshot;
 use threadkeep_adapters::file_tools::file_tool_entries;
 use threadkeep_adapters::library::LibraryFiles;
 use threadkeep_adapters::library::files::FilesLibrary;
 use threadkeep_adapters::policy::{Policy, PolicyPreset};
-use threadkeep_storage::directory::{DescriptorTree, PreopenedDirectory};
+use threadkeep_storage::directory::{
+    AuthorityError, DescriptorTree, DirectoryTree, open_or_create_tree,
+};
 use threadkeep_storage::files::{FilesOptions, FilesStore};
 use threadkeep_storage::memory::MemoryStore;
 use threadkeep_storage::{StorageBackend, StorageError};
-use threadkeep_units::project_layout::{FILES_STORE, SQLITE_STORE, STORE_CHOICE};
+use threadkeep_units::project_layout::{FILES_STORE, FoundStores, STORE_CHOICE, TWO_STORES};
 
 /// The path under which the project is granted.
 const ROOT: &str = "/";
@@ -41,6 +43,14 @@ pub fn describe_missing_directory() -> String {
         "no directory is granted as /: grant the project's, as in `wasmtime run \
          {FILE_OPTIONS}--dir .::/ ... {FILE_NAME}`"
     )
+}
+
+/// True if the command was told that the store of plain files is the one that counts.
+static NAMES_FILES: AtomicBool = AtomicBool::new(false);
+
+/// Keeps that the store of plain files is the one that counts.
+pub fn name_files_store() {
+    NAMES_FILES.store(true, Ordering::Relaxed);
 }
 
 /// The store in memory of the rehearsal that is under way.
@@ -103,16 +113,17 @@ pub fn environment() -> EnvironmentSnapshot {
 }
 
 fn open_store() -> Result<FilesStore, StorageError> {
-    if root_tree().is_none() {
+    let Some(root) = DescriptorTree::writable(ROOT) else {
         return Err(refuse("no-directory", &describe_missing_directory()));
-    }
-    let mut path = PathBuf::from(ROOT);
+    };
+    let (mut directory, mut place): (Box<dyn DirectoryTree>, _) = (Box::new(root), String::new());
     for name in STORE_PATH {
-        if name == STORE_PATH[2] {
-            check_one_store(&path)?;
+        if name == FILES_STORE {
+            check_one_store(&*directory)?;
         }
-        path.push(name);
-        open_or_create(&path)?;
+        place = format!("{place}/{name}");
+        let opened = open_or_create_tree(&*directory, name);
+        directory = opened.map_err(|error| open_fault(&place, error))?;
     }
     let mut writer = [0; 12];
     getrandom::fill(&mut writer)
@@ -122,48 +133,54 @@ fn open_store() -> Result<FilesStore, StorageError> {
         durable: true,
         quota: None,
     };
-    FilesStore::open(Box::new(PreopenedDirectory::new(path)), options)
+    FilesStore::open(directory, options)
 }
 
 /// Refuses a project whose threads are in SQLite, or whose store is being copied: a native host
 /// would not see what is written to the store of files.
-fn check_one_store(threads: &std::path::Path) -> Result<(), StorageError> {
-    let exists = |name: &str| std::fs::symlink_metadata(threads.join(name)).is_ok();
+fn check_one_store(threads: &dyn DirectoryTree) -> Result<(), StorageError> {
+    let exists = |name: &str| threads.details(name).is_ok();
     if exists(STORE_CHOICE) {
         let problem = "the store of this project is being copied, or a copy was broken off: try \
                        again, or run `threadkeep list` there, which says what to do";
         return Err(refuse("being-copied", problem));
     }
-    if exists(SQLITE_STORE) {
-        let problem = "this project keeps its threads in SQLite, which only a native host can \
-                       read: move them with `threadkeep copy --to files`";
-        return Err(refuse("sqlite-store", problem));
+    match FoundStores::look(exists) {
+        FoundStores::Nothing | FoundStores::Files => Ok(()),
+        FoundStores::Both if NAMES_FILES.load(Ordering::Relaxed) => Ok(()),
+        FoundStores::Both => Err(refuse("two-stores", TWO_STORES)),
+        FoundStores::Sqlite => {
+            let problem = "this project keeps its threads in SQLite, which only a native host can \
+                           read: move them with `threadkeep copy --to files`";
+            Err(refuse("sqlite-store", problem))
+        }
     }
-    Ok(())
 }
 
-/// Makes a directory, or checks that what is there is one.
-fn open_or_create(path: &std::path::Path) -> Result<(), StorageError> {
-    let place = path.display();
-    let failed = |error: &io::Error| match error.kind() {
-        ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
-            refuse("read-only", &format!("{place} cannot be written ({error})"))
-        }
-        _ => StorageError::Unavailable {
-            message: format!("{place}: {error}"),
-        },
-    };
-    match std::fs::create_dir(path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(&error)),
-        Ok(()) | Err(_) => {}
-    }
-    let found = std::fs::symlink_metadata(path).map_err(|error| failed(&error))?;
-    match found.is_dir() {
-        true => Ok(()),
-        false => Err(refuse(
+/// The fault of a directory on the way to the store, which is missing or is to be one.
+fn open_fault(place: &str, error: AuthorityError) -> StorageError {
+    let denied = |reason: &str| refuse("read-only", &format!("{place} cannot be written{reason}"));
+    match &error {
+        AuthorityError::Link { .. } | AuthorityError::NotDirectory { .. } => refuse(
             "not-a-directory",
             &format!("{place} is a link or a file: put the directory itself there"),
-        )),
+        ),
+        // The host lets nothing be changed.
+        AuthorityError::Leaves { .. } => denied(""),
+        AuthorityError::Io { source, .. } => match source.kind() {
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+                denied(&format!(" ({source})"))
+            }
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StorageError::Unavailable {
+                message: format!("the disk is full: free space on it ({place})"),
+            },
+            _ => StorageError::Unavailable {
+                message: format!("{place}: {source}"),
+            },
+        },
+        _ => StorageError::Unavailable {
+            message: error.with_place(place).to_string(),
+        },
     }
 }
 

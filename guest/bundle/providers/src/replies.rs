@@ -1,12 +1,9 @@
-//! Answers to the command: which replies the models gave, and the bytes of blobs.
+//! Answers to the command: which replies the models gave.
 
 use crate::exports::{bundle_host, llm};
-use crate::project;
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use threadkeep_adapters::blobs;
 
 /// Most replies that are kept until the command takes them: far more than one step has.
 const REPLIES_MAX: usize = 1_000;
@@ -44,16 +41,4 @@ pub fn keep_reply(asked: &llm::Request) {
 pub fn take_replies() -> Vec<bundle_host::Reply> {
     let mut replies = REPLIES.lock().unwrap_or_else(PoisonError::into_inner);
     replies.drain(..).collect()
-}
-
-/// Reads a blob; `None` if the store cannot give it, of which standard error tells.
-pub fn read_blob(chain: &str, hash: &str) -> Option<Vec<u8>> {
-    let store = project::store().map_err(blobs::BlobError::<Infallible>::from);
-    match store.and_then(|store| blobs::read_blob(&*store, chain, hash)) {
-        Ok(bytes) => Some(bytes),
-        Err(error) => {
-            eprintln!("threadkeep: the blob {hash} cannot be read: {error}");
-            None
-        }
-    }
 }

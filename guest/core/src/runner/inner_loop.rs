@@ -25,6 +25,21 @@ pub enum LoopBeginning {
     Nothing,
 }
 
+/// The message that the loop was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoopInput {
+    /// None, or one that the chain has taken before: a thread at rest is begun only where there is
+    /// something to answer or to try again, and one that has ended is not.
+    Nothing,
+    /// None, and the thread goes on as a resume without a message says ([`RESUMPTION_INPUT`]).
+    Resumption,
+    /// A message that the chain has not taken.
+    Message,
+}
+
+/// The input of the loop that is no message, and asks for the thread to be resumed all the same.
+pub const RESUMPTION_INPUT: &str = "null";
+
 /// Returns true if this holder has the thread, for a run.
 pub fn is_held_by(head: &Head, holder: &str) -> bool {
     head.status == ThreadStatus::Running
@@ -32,11 +47,10 @@ pub fn is_held_by(head: &Head, holder: &str) -> bool {
         && !head.is_external_loop()
 }
 
-/// Chooses how the loop begins. `has_input` is true for a message that the chain has not taken.
-/// Without one, a thread at rest is started only where there is something to answer or to try
-/// again.
-pub fn choose_beginning(head: &Head, holder: &str, has_input: bool) -> LoopBeginning {
-    let asked = has_input || head.asked || head.mail_count() > 0;
+/// Chooses how the loop begins.
+pub fn choose_beginning(head: &Head, holder: &str, input: LoopInput) -> LoopBeginning {
+    let has_input = input == LoopInput::Message;
+    let asked = input != LoopInput::Nothing || head.asked || head.mail_count() > 0;
     match head.status {
         ThreadStatus::Running if is_held_by(head, holder) => LoopBeginning::GoOn,
         // One that somebody else has is refused as busy.
@@ -49,7 +63,7 @@ pub fn choose_beginning(head: &Head, holder: &str, has_input: bool) -> LoopBegin
         | ThreadStatus::Error
         | ThreadStatus::Cancelled
         | ThreadStatus::Killed
-            if has_input =>
+            if input != LoopInput::Nothing =>
         {
             LoopBeginning::Resume
         }

@@ -61,8 +61,8 @@ pub use fork::{FORKED, ForkPoint, ForkRequest, fork};
 pub use hand_off_plan::{hand_off_plan, hand_off_plan_needs};
 pub use handing_off::HAND_OFFS_MAX;
 pub use inner_loop::{
-    LoopBeginning, LoopReason, LoopRest, begin_step, choose_beginning, choose_due_call, is_held_by,
-    park_step, reason_to_go_on,
+    LoopBeginning, LoopInput, LoopReason, LoopRest, RESUMPTION_INPUT, begin_step, choose_beginning,
+    choose_due_call, is_held_by, park_step, reason_to_go_on,
 };
 pub use message_ids::{KnownMessage, is_known_message, message_digest, message_key};
 pub use reply_blocks::{LlmCompletion, ReplyBlock, UnreadableReply};

@@ -6,7 +6,7 @@ use crate::money;
 use crate::screen::OutputScreen;
 use serde::Serialize;
 
-/// Charges of a thread for calls of which nobody knows what they cost.
+/// Charges of a thread for calls whose usage was never reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChargedRow {
     /// The thread; empty for a row that adds up threads which are not named.
@@ -31,11 +31,11 @@ impl ChargedRow {
             thread => format!(" of {thread}"),
         };
         let what = match self.calls {
-            1 => format!("one call{whose} has"),
-            calls => format!("{calls} calls{whose} have"),
+            1 => "one call".to_owned(),
+            calls => format!("{calls} calls"),
         };
         format!(
-            "nobody knows what {what} cost: {}",
+            "no usage was reported for {what}{whose}: {}",
             describe_charge(self.spend, self.most)
         )
     }

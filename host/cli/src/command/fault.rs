@@ -13,6 +13,17 @@ const NAMED_MAX: usize = 10;
 pub const MEMORY_STORE_HINT: &str = "--store memory begins empty and keeps nothing: leave it out \
                                      to find what is kept in the project";
 
+/// Advice where a project has two stores.
+pub const TWO_STORES_HINT: &str = "--store sqlite or --store files names the one that counts";
+
+/// Advice where files of a store are missing, torn or edited.
+pub const DAMAGED_STORE_HINT: &str = "keep a copy of .ai/threads and put back what is missing or \
+                                      damaged from a backup; `threadkeep audit` says then whether \
+                                      all is there";
+
+/// Code of the refusal of a call because the store itself is damaged, and not one of its records.
+const DAMAGED_STORE: &str = "corrupt";
+
 /// Code of the refusal of a message for which an inbox has no room.
 const INBOX_FULL: &str = "inbox_full";
 
@@ -61,6 +72,15 @@ fn exit_for(refusal: &CallRefusal) -> CommandExit {
     }
 }
 
+/// Makes the fault of an image that is not stored, by the code of its error.
+pub fn from_blob(code: &str, message: String) -> CommandFault {
+    let fault = CommandFault::new(code, message);
+    match code {
+        "unavailable" => fault.with_hint("try again"),
+        _ => fault,
+    }
+}
+
 /// Returns what to do, where a command knows more than the description of the error.
 fn advice(refusal: &CallRefusal) -> Option<String> {
     let words = match refusal.kind {
@@ -89,6 +109,7 @@ fn advice(refusal: &CallRefusal) -> Option<String> {
             "raise the cap: `threadkeep raise THREAD`, then `threadkeep resume THREAD`"
         }
         RefusalKind::Other => return advice_by_code(&refusal.code).map(str::to_owned),
+        RefusalKind::Corrupt if refusal.code == DAMAGED_STORE => DAMAGED_STORE_HINT,
         RefusalKind::Corrupt => {
             "keep a copy of .ai/threads and report it; `threadkeep doctor` says what still works"
         }

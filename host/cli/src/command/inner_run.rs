@@ -25,6 +25,9 @@ const PAGE_ENTRIES: u32 = 100;
 /// Most links that one run leaves behind it: more than the component makes in a row.
 const LINKS_MAX: usize = 100;
 
+/// The input of `runner.run` that resumes a thread without a message.
+const RESUMPTION_INPUT: &str = "null";
+
 /// An open project whose component performs runs by itself.
 #[expect(
     async_fn_in_trait,
@@ -39,11 +42,6 @@ pub trait InnerRuns: ProjectThreads {
         holder: &str,
         steps: u32,
     ) -> CallResult<String>;
-
-    /// `runner.resume` without a message, so that the tip goes on in a successor or in place. Its
-    /// first step is given back unsent: the next [`InnerRuns::run_inside`] begins it. Returns the
-    /// thread that goes on.
-    async fn begin_resumed(&self, thread: &str, holder: &str) -> CallResult<Thread>;
 
     /// Keeps in the files beside the records what the last call of `runner.run` has done; `tip` is
     /// the thread that the run is in. A failure is a warning on the screen.
@@ -135,11 +133,17 @@ impl From<CallError> for StepFault {
     }
 }
 
-/// Returns true for the refusal of a thread that has ended and has nothing to answer.
-fn lacks_message(error: &CallError) -> bool {
-    error.refusal().is_some_and(|refusal| {
-        refusal.kind == RefusalKind::Invalid && refusal.text("field") == Some("input")
-    })
+/// Returns true for a refusal to resume a thread below which others may go on: it has nothing to
+/// answer, or is suspended and may not go on yet.
+fn may_go_on_below(tip: &Thread, error: &CallError) -> bool {
+    let Some(refusal) = error.refusal() else {
+        return false;
+    };
+    match refusal.kind {
+        RefusalKind::Invalid => refusal.text("field") == Some("input"),
+        RefusalKind::Refused | RefusalKind::Exceeded => !has_ended(&tip.status),
+        _ => false,
+    }
 }
 
 /// Lists the threads below one, as far as they can be read.
@@ -225,7 +229,8 @@ impl<'a, T: InnerRuns> ShownRun<'a, T> {
 
     /// Performs steps until the run stops or waits for a person. Without a message, a thread that
     /// is resumed begins as `runner.resume` says, which the loop alone would leave at rest: one
-    /// that had ended goes on in a successor where it has something to answer.
+    /// that had ended goes on in a successor where it has something to answer. Where that is
+    /// refused, threads below it may go on without it.
     async fn perform_steps(
         &mut self,
         (thread, holder): (&str, &str),
@@ -233,37 +238,30 @@ impl<'a, T: InnerRuns> ShownRun<'a, T> {
         mut input: Option<String>,
         screen: &mut OutputScreen,
     ) -> Result<(), StepFault> {
-        let without_message = self.resumes.is_some() && input.is_none();
+        let resumes = self.resumes.is_some() && input.is_none();
+        self.show_first_run(tip, input.is_some(), screen);
         let mut refused = None;
-        if without_message && has_ended(&tip.status) {
-            match self.opened.begin_resumed(&tip.id, holder).await {
-                Ok(begun) => self.follow(&begun.id, screen).await?,
-                // Threads below it may go on without it.
-                Err(error) if lacks_message(&error) => refused = Some(error),
-                Err(error) => return Err(error.into()),
-            }
-        } else {
-            self.show_first_run(tip, input.is_some(), screen);
+        if resumes {
+            input = Some(RESUMPTION_INPUT.to_owned());
         }
-        let mut is_first = true;
         loop {
-            let stepped = self.opened.run_inside(thread, input.take(), holder, 1);
-            let answer = read_answer(&stepped.await?).map_err(StepFault::Answer)?;
+            let given = input.take();
+            let is_resumption = given.as_deref() == Some(RESUMPTION_INPUT);
+            let stepped = self.opened.run_inside(thread, given, holder, 1).await;
+            let answer = match stepped {
+                Err(error) if is_resumption && may_go_on_below(tip, &error) => {
+                    refused = Some(error);
+                    continue;
+                }
+                stepped => read_answer(&stepped?).map_err(StepFault::Answer)?,
+            };
             self.follow(&answer.thread, screen).await?;
             self.add_left(&answer.left);
-            let rests = !matches!(answer.reason.as_str(), "steps" | "time" | "holder");
-            let has_not_begun = rests && answer.steps == 0 && self.stands_at(tip);
-            if std::mem::take(&mut is_first) && without_message && has_not_begun {
-                if let Some(error) = refused {
+            if let Some(error) = refused.take() {
+                let rests = !matches!(answer.reason.as_str(), "steps" | "time" | "holder");
+                if rests && answer.steps == 0 && self.stands_at(tip) {
                     return Err(error.into());
                 }
-                if !matches!(tip.status.as_str(), "idle" | "suspended") {
-                    return Ok(());
-                }
-                // It says why. One that has something to answer by now goes on.
-                let begun = self.opened.begin_resumed(&tip.id, holder).await?;
-                self.follow(&begun.id, screen).await?;
-                continue;
             }
             match (answer.state.as_str(), answer.reason.as_str()) {
                 ("more", "steps") => {}

@@ -11,19 +11,13 @@ use crate::screen::tests::screen;
 use crate::threads::{HolderLife, block_on};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use threadkeep_adapters::blobs::BlobName;
 
 /// One step of a played run: the threads and entries after it, and the answer about it.
 struct PlayedStep {
     threads: Vec<Thread>,
     entries: Vec<(&'static str, Entry)>,
     answer: &'static str,
-}
-
-/// The beginning of a resume without a message: the threads after it, the successor last, and the
-/// entry of the tip.
-struct PlayedSuccessor {
-    threads: Vec<Thread>,
-    entry: (&'static str, Entry),
 }
 
 /// A project that knows the threads of the steps so far.
@@ -34,7 +28,8 @@ struct PlayedProject {
     entries: RefCell<Vec<(&'static str, Entry)>>,
     inputs: RefCell<Vec<Option<String>>>,
     waits: Cell<u32>,
-    successor: RefCell<Option<PlayedSuccessor>>,
+    /// True if a resume without a message is refused, because nothing is to be answered.
+    lacks_message: bool,
     refreshed: RefCell<Vec<String>>,
 }
 
@@ -111,12 +106,7 @@ impl ProjectThreads for PlayedProject {
         Ok(ChargePage::default())
     }
 
-    async fn store_images(
-        &self,
-        _: &str,
-        _: Vec<Vec<u8>>,
-        _: Option<&str>,
-    ) -> Result<String, CommandFault> {
+    async fn store_image(&self, _: &str, _: Vec<u8>) -> Result<BlobName, CommandFault> {
         Err(fault::from_call(&refuse_call()))
     }
 
@@ -164,7 +154,15 @@ impl InnerRuns for PlayedProject {
         steps: u32,
     ) -> CallResult<String> {
         assert_eq!((holder, steps), ("bundle-0/1", 1));
+        let is_refused = self.lacks_message && input.as_deref() == Some(RESUMPTION_INPUT);
         self.inputs.borrow_mut().push(input);
+        if is_refused {
+            let details = r#"{"field":"input","value":"","problem":"is missing"}"#;
+            let words = ("input is missing".to_owned(), String::new());
+            let refusal =
+                CallRefusal::from_record(("invalid", String::new()), words, None, details);
+            return Err(CallError::Refused(refusal));
+        }
         let Some(step) = self.steps.borrow_mut().pop_front() else {
             return Err(refuse_call());
         };
@@ -174,23 +172,6 @@ impl InnerRuns for PlayedProject {
             .extend(threads.map(|thread| (thread.id.clone(), thread)));
         self.entries.borrow_mut().extend(step.entries);
         Ok(step.answer.to_owned())
-    }
-
-    async fn begin_resumed(&self, _: &str, _: &str) -> CallResult<Thread> {
-        let Some(PlayedSuccessor { threads, entry }) = self.successor.take() else {
-            let details = r#"{"field":"input","value":"","problem":"is missing"}"#;
-            let words = ("input is missing".to_owned(), String::new());
-            let refusal =
-                CallRefusal::from_record(("invalid", String::new()), words, None, details);
-            return Err(CallError::Refused(refusal));
-        };
-        let begun = threads.last().cloned();
-        let threads = threads.into_iter();
-        self.threads
-            .borrow_mut()
-            .extend(threads.map(|thread| (thread.id.clone(), thread)));
-        self.entries.borrow_mut().push(entry);
-        begun.ok_or_else(refuse_call)
     }
 
     async fn follow_step(&self, _: &Thread, _: &mut OutputScreen) {}
@@ -409,16 +390,11 @@ fn a_cancelled_thread_that_is_resumed_without_a_message_goes_on_in_a_successor()
     };
     let reply = r#"{"type":"assistant_text","text":"Oats."}"#;
     let steps = vec![PlayedStep {
-        threads: vec![thread("b", 2, "completed", 1)],
-        entries: vec![("b", entry(2, reply))],
+        threads: vec![old, thread("b", 2, "completed", 1)],
+        entries: vec![("a", entry(4, resumed)), ("b", entry(2, reply))],
         answer: r#"{"state":"finished","thread":"b","status":"completed","steps":1}"#,
     }];
     let project = play(steps, first);
-    let begun = PlayedSuccessor {
-        threads: vec![old, thread("b", 0, "suspended", 0)],
-        entry: ("a", entry(4, resumed)),
-    };
-    project.successor.replace(Some(begun));
     let (mut screen, out, err) = screen(false, false);
     let order = RunOrder {
         thread: "a".to_owned(),
@@ -430,7 +406,8 @@ fn a_cancelled_thread_that_is_resumed_without_a_message_goes_on_in_a_successor()
     let expected = "a had been cancelled: going on in b\nrun 1 of b\n";
     assert!(err.text().starts_with(expected), "{}", err.text());
     assert_eq!(performed.resumption.unwrap().new_thread_id, "b");
-    assert_eq!(project.inputs.borrow().clone(), [None]);
+    let resumption = Some(RESUMPTION_INPUT.to_owned());
+    assert_eq!(project.inputs.borrow().clone(), [resumption]);
 }
 
 /// Symptom: the command ended with 0 and a summary, where the native program asks for the message.
@@ -442,7 +419,10 @@ fn a_resume_that_needs_a_message_is_refused() {
             entries: Vec::new(),
             answer: r#"{"state":"finished","thread":"a","status":"idle","steps":0}"#,
         }];
-        let project = play(steps, thread("a", 3, status, 1));
+        let project = PlayedProject {
+            lacks_message: true,
+            ..play(steps, thread("a", 3, status, 1))
+        };
         let (mut screen, _, err) = screen(false, false);
         let order = RunOrder {
             thread: "a".to_owned(),

@@ -3,7 +3,9 @@
 use crate::exit::CommandFault;
 use crate::inputs;
 use crate::threads::{CommandHost, ProjectThreads};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use threadkeep_adapters::models::user_message_with_images;
+use threadkeep_adapters::{IMAGE_BYTES_MAX, image_type};
 
 /// Most images of one message: what the component takes.
 const IMAGES_MAX: usize = 16;
@@ -19,7 +21,7 @@ impl MessageImages {
             let message = format!("a message has at most {IMAGES_MAX} images");
             return Err(CommandFault::usage(message));
         }
-        let images = paths.iter().map(|path| host.read_image(path));
+        let images = paths.iter().map(|path| read_image(host, path));
         images.collect::<Result<_, _>>().map(Self)
     }
 
@@ -47,6 +49,25 @@ impl MessageImages {
         if self.0.is_empty() {
             return text.map(inputs::user_message).transpose();
         }
-        opened.store_images(thread, self.0, text).await.map(Some)
+        let mut names = Vec::with_capacity(self.0.len());
+        for bytes in self.0 {
+            names.push(opened.store_image(thread, bytes).await?);
+        }
+        Ok(Some(user_message_with_images(text, &names)))
+    }
+}
+
+/// Reads the file of an image, and refuses one that no model could be shown.
+fn read_image(host: &impl CommandHost, path: &Path) -> Result<Vec<u8>, CommandFault> {
+    let wrong = |problem: &str, hint: Option<String>| {
+        let usual = || "--image takes a png, jpeg, gif or webp file of at most 3.75 MB".to_owned();
+        let message = format!("the image {}: {problem}", path.display());
+        CommandFault::usage(message).with_hint(hint.unwrap_or_else(usual))
+    };
+    let bytes = host.read_file(path, IMAGE_BYTES_MAX as u64);
+    let bytes = bytes.map_err(|fault| wrong(&fault.message, fault.hint))?;
+    match image_type(&bytes) {
+        Some(_) => Ok(bytes),
+        None => Err(wrong("it is no png, jpeg, gif or webp image", None)),
     }
 }
