@@ -81,8 +81,8 @@ impl ThreadConversation {
     }
 
     /// Begins a run with the messages that are held. `first` is the entry that hands out the first
-    /// request of the run, if that request is the conversation and no request for a summary. Without
-    /// one, what is held stays as it was kept.
+    /// request of the run, if that request is the conversation and no request for a summary.
+    /// Without one, what is held stays as it was kept.
     pub(super) fn begin_run(&mut self, first: Option<ConversationEnd>) {
         self.has_settings = false;
         if first.is_some() {
