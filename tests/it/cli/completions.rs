@@ -4,6 +4,7 @@
 use super::fixture::CliProject;
 use serde_json::json;
 use std::process::Command;
+use std::time::Duration;
 use threadkeep_tests::binary;
 use threadkeep_tests::terminal::{TerminalProcess, draw_screen};
 
@@ -16,6 +17,9 @@ const COMPLETIONS: [(&str, &str); 6] = [
     ("threadkeep transc", "transcript"),
     ("threadkeep show --ev", "--events"),
 ];
+
+/// Time in which a shell has drawn what it has completed.
+const DRAW_TIME: Duration = Duration::from_millis(500);
 
 /// A project with threads; one name of it a shell would run.
 fn project() -> CliProject {
@@ -131,7 +135,9 @@ fn zsh_completes_names() {
         terminal.type_keys(&format!("{line}\t"));
         let (before, _) = line.rsplit_once(' ').expect("words");
         terminal.await_text(&format!("{before} {expected}"));
-        // The line is not run, and stays on the screen.
+        // The line is not run, and stays on the screen. A key that comes while zsh still draws what
+        // it has completed is lost.
+        std::thread::sleep(DRAW_TIME);
         terminal.type_keys("\x03");
     }
     terminal.await_text(&format!("ready-{}> \x1b[K", COMPLETIONS.len() + 1));
