@@ -315,6 +315,19 @@ pub trait StorageBackend: Send + Sync {
         }
     }
 
+    /// Passes on the names of all records of a collection, in any order: a store that has them
+    /// apart from the values reads no value.
+    ///
+    /// # Errors
+    /// As [`Self::scan`].
+    fn visit_names(
+        &self,
+        collection: &str,
+        visit: &mut dyn FnMut(&str),
+    ) -> Result<(), StorageError> {
+        self.visit_records(collection, &mut |name, _| visit(name))
+    }
+
     /// Returns the entries of a log from `start` upwards (reverse: downwards; 0 begins at the
     /// newest) as one snapshot.
     fn read_log(

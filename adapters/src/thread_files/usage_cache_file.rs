@@ -18,7 +18,7 @@ pub const USAGE_CACHE_FILE: &str = "usage-cache.jsonl";
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 
 /// The version of the format, which is that of the lines: another one is read by nobody.
-const CACHE_FORMAT: u32 = 1;
+const CACHE_FORMAT: u32 = 2;
 
 /// Reads the file, without its first line; `None` if there is none that is whole.
 ///
@@ -89,7 +89,7 @@ mod tests {
             "\n".to_owned(),
             "two\n".to_owned(),
             whole.replace("two", "tow"),
-            whole.replace(":1,", ":2,"),
+            whole.replace(":2,", ":3,"),
             whole[..whole.len() - 1].to_owned(),
             format!("{whole}\n"),
         ] {

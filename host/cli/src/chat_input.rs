@@ -102,6 +102,20 @@ fn parse_command(line: &str) -> ChatRequest {
             ChatRequest::Fork(version.parse().ok())
         }
         ("/title", title) if !title.is_empty() => ChatRequest::Title(title.to_owned()),
+        ("/quit" | "/exit" | "/help" | "/cost" | "/model" | "/fork" | "/title", rest) => {
+            let takes = match name {
+                "/model" => "one name, or nothing",
+                "/fork" => "a version, or nothing",
+                "/title" => "the title",
+                _ => "nothing",
+            };
+            let given = match rest {
+                "" => String::new(),
+                rest => format!(", and was given {rest:?}"),
+            };
+            let fault = CommandFault::usage(format!("{name} takes {takes}{given}"));
+            ChatRequest::Unknown(fault.with_hint("// begins a message with a /"))
+        }
         _ => {
             let fault = CommandFault::usage(format!("{line:?} is no command of a chat"));
             ChatRequest::Unknown(
@@ -186,6 +200,20 @@ mod tests {
             assert!(
                 matches!(&said[..], [ChatRequest::Unknown(fault)] if fault.hint.is_some()),
                 "{line}"
+            );
+        }
+        for (line, expected) in [
+            ("/title", "/title takes the title"),
+            ("/cost now", "/cost takes nothing, and was given \"now\""),
+            (
+                "/fork x",
+                "/fork takes a version, or nothing, and was given \"x\"",
+            ),
+        ] {
+            let (said, _) = parse_lines(true, &[line]);
+            assert!(
+                matches!(&said[..], [ChatRequest::Unknown(fault)] if fault.message == expected),
+                "{said:?}"
             );
         }
     }

@@ -149,7 +149,9 @@ fn transfer_fault(error: &TransferError) -> CommandFault {
         TransferError::Project(error) => fault::from_project(error),
         TransferError::NoStore => CommandFault::new("no-store", message)
             .with_hint("the first `threadkeep run` makes one; --store says of which kind"),
-        TransferError::SameStore(_) => CommandFault::new("same-store", message),
+        TransferError::SameStore(_) | TransferError::LeftoversRemoved(_) => {
+            CommandFault::new("same-store", message)
+        }
         TransferError::InUse { .. } => {
             fault::busy(message).with_hint("stop what uses the project, and repeat the command")
         }

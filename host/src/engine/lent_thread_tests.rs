@@ -81,8 +81,9 @@ fn a_call_is_given_back_that_would_overtake_others() {
 fn a_thread_with_little_stack_is_not_used() {
     let pool = CallPool::new(&limits());
     let lane = pool.add_lane();
+    // The C library may give a stack of an earlier thread, up to four times what is asked for.
     let needed = LENT_STACK_BYTES + limits().stack_bytes_max;
-    let (pool, small) = run_on_stack(needed - 1, move || {
+    let (pool, small) = run_on_stack(needed / 8, move || {
         let small = ask_name(&pool, lane);
         (pool, small)
     });

@@ -32,6 +32,14 @@ impl ProjectStore {
         }
     }
 
+    /// The other kind.
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Sqlite => Self::Files,
+            Self::Files => Self::Sqlite,
+        }
+    }
+
     /// The file or directory that holds it, in `.ai/threads`.
     pub fn place(self) -> &'static str {
         match self {

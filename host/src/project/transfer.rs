@@ -78,6 +78,13 @@ pub enum TransferError {
     /// The store is of this kind already.
     #[error("the project keeps its threads in .ai/threads/{} already", .0.place())]
     SameStore(ProjectStore),
+    /// The store is of this kind already, and what an interrupted copy of it had left was removed.
+    #[error(
+        "the project keeps its threads in .ai/threads/{} already; what an interrupted copy had \
+         left was removed",
+        .0.place()
+    )]
+    LeftoversRemoved(ProjectStore),
     /// Another process has the project open.
     #[error("the process {holder} has the project open")]
     InUse {
@@ -135,7 +142,10 @@ pub fn transfer_store(
     check_no_copy(threads, Some(&lock))?;
     let from = ProjectStore::find(threads)?.ok_or(TransferError::NoStore)?;
     if from == to {
-        return Err(TransferError::SameStore(to));
+        return Err(match remove_leftovers(threads, from, &lock)? {
+            true => TransferError::LeftoversRemoved(to),
+            false => TransferError::SameStore(to),
+        });
     }
     let choice = |current| StoreChoice {
         current,
@@ -180,14 +190,25 @@ fn check_unused(threads: &Dir, own: &HolderLock) -> Result<(), TransferError> {
     }
 }
 
-/// Makes the copy, checks it, and gives it its name. What an interrupted copy left is removed, or
-/// put away where it has the name of a store.
-fn make_copy(
+/// Removes what an interrupted copy of the store that counts has left, of which the choice keeps
+/// bundles out; a second store is put away. True if there was something.
+fn remove_leftovers(
     threads: &Dir,
-    from: ProjectStore,
-    to: ProjectStore,
-    observe: &mut dyn FnMut(TransferStep),
-) -> Result<(CopiedContents, AuditReport), TransferError> {
+    current: ProjectStore,
+    own: &HolderLock,
+) -> Result<bool, TransferError> {
+    let is_there = |name: &str| threads.symlink_metadata(name).is_ok();
+    if StoreChoice::read(threads)?.is_none() && !is_there(COPY_DIRECTORY) {
+        return Ok(false);
+    }
+    check_unused(threads, own)?;
+    make_place(threads, current.other())?;
+    StoreChoice::remove(threads)?;
+    Ok(true)
+}
+
+/// Removes the parts of an interrupted copy, and puts away what has the name of this store.
+fn make_place(threads: &Dir, to: ProjectStore) -> Result<(), TransferError> {
     let failed = |place: &str| {
         let place = place.to_owned();
         move |source| TransferError::File { place, source }
@@ -201,6 +222,22 @@ fn make_copy(
     if file_names(to).any(|name| threads.symlink_metadata(name).is_ok()) {
         put_away(threads, to).map_err(failed(to.place()))?;
     }
+    Ok(())
+}
+
+/// Makes the copy, checks it, and gives it its name. What an interrupted copy left is removed, or
+/// put away where it has the name of a store.
+fn make_copy(
+    threads: &Dir,
+    from: ProjectStore,
+    to: ProjectStore,
+    observe: &mut dyn FnMut(TransferStep),
+) -> Result<(CopiedContents, AuditReport), TransferError> {
+    let failed = |place: &str| {
+        let place = place.to_owned();
+        move |source| TransferError::File { place, source }
+    };
+    make_place(threads, to)?;
     let place = private_child_dir(threads, COPY_DIRECTORY)?;
     let checked = fill_copy(threads, from, (&place, to), observe)?;
     // Closed: the last connection of SQLite has written its log into the file.

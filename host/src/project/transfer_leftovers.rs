@@ -21,8 +21,8 @@ pub struct TransferLeftovers {
     pub unfinished: Option<LeftoverStore>,
     /// A store that does not count, beside the one that does.
     pub uncounted: Option<(ProjectStore, LeftoverStore)>,
-    /// True if the file `current-store` is there.
-    pub has_choice: bool,
+    /// The store that counts, if the file `current-store` is there and names it.
+    pub choice: Option<ProjectStore>,
     /// The stores that were replaced.
     pub replaced: Vec<LeftoverStore>,
 }
@@ -50,10 +50,7 @@ impl TransferLeftovers {
             copier = Some(choice.copier.clone());
         }
         let current = choice.as_ref().map(|choice| choice.current);
-        let other = current.map(|current| match current {
-            ProjectStore::Sqlite => ProjectStore::Files,
-            ProjectStore::Files => ProjectStore::Sqlite,
-        });
+        let other = current.map(ProjectStore::other);
         let is_there = |store: &ProjectStore| threads.symlink_metadata(store.place()).is_ok();
         let uncounted = other.filter(is_there).map(|store| {
             let names = file_names(store);
@@ -67,14 +64,15 @@ impl TransferLeftovers {
             unfinished: leftover_at(threads, COPY_DIRECTORY),
             // A project with the other store alone has moved to it by another hand.
             uncounted: uncounted.filter(|_| current.is_some_and(|current| is_there(&current))),
-            has_choice: choice.is_some(),
+            choice: current,
             replaced: list_replaced(threads),
         })
     }
 
     /// True if a copy was interrupted.
     pub fn is_interrupted(&self) -> bool {
-        let something = self.has_choice || self.unfinished.is_some() || self.uncounted.is_some();
+        let something =
+            self.choice.is_some() || self.unfinished.is_some() || self.uncounted.is_some();
         something && self.copier.is_none()
     }
 
@@ -89,8 +87,8 @@ impl TransferLeftovers {
             (None, Some((_, uncounted))) => uncounted,
             (None, None) => {
                 let what = "a `threadkeep copy` was interrupted: .ai/threads/current-store is left";
-                let mend = "nothing is lost, and the next `threadkeep copy` removes it";
-                return Some((what.to_owned(), mend.to_owned()));
+                let mend = self.describe_removal();
+                return Some((what.to_owned(), format!("nothing is lost: {mend}")));
             }
         };
         let what = format!(
@@ -100,15 +98,25 @@ impl TransferLeftovers {
         let mend = match &self.uncounted {
             Some((store, uncounted)) => format!(
                 "`threadkeep copy --to {}` begins it anew and puts .ai/threads/{} away; if you \
-                 want no copy, move that out of .ai/threads",
+                 want no copy, {}",
                 store.word(),
-                uncounted.place
+                uncounted.place,
+                self.describe_removal()
             ),
             None => format!(
-                "`threadkeep copy` begins it anew; if you want none, remove .ai/threads/{place}"
+                "`threadkeep copy` begins it anew; if you want none, {}",
+                self.describe_removal()
             ),
         };
         Some((what, mend))
+    }
+
+    /// Says by what the leftovers are removed.
+    fn describe_removal(&self) -> String {
+        match self.choice {
+            Some(current) => format!("`threadkeep copy --to {}` removes it", current.word()),
+            None => "`threadkeep copy` to the store that you have removes it".to_owned(),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::Tenant;
 use crate::storage::{PAGE_ENTRIES_MAX, RecordKey, StorageBackend, StorageError};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The collection of the records of threads, whose names are ids in lower case.
@@ -79,7 +80,8 @@ impl Tenant {
     /// on; none at the end, and for a thread that there is not.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store; [`StorageError::Corrupt`] if an entry before the last of the page is
+    /// missing.
     pub async fn own_entries(
         &self,
         thread: &str,
@@ -90,6 +92,12 @@ impl Tenant {
             storage.read_log(HISTORY, &key, position, PAGE_ENTRIES_MAX, false)
         };
         let lines = self.read_store(read).await?;
+        let expected = lines.iter().zip(position..);
+        if let Some((_, missing)) = expected.into_iter().find(|(line, at)| line.position != *at) {
+            return Err(StorageError::Corrupt {
+                message: format!("entry {missing} of {thread} is missing"),
+            });
+        }
         Ok(lines.into_iter().map(|line| line.value).collect())
     }
 
@@ -113,6 +121,16 @@ fn mark_heads(storage: &dyn StorageBackend) -> Result<Vec<HeadMark>, StorageErro
     storage.visit_records(HEADS, &mut |thread, head| {
         marks.push(HeadMark::new(thread.to_owned(), head));
     })?;
+    let mut threads = Vec::new();
+    storage.visit_names(THREADS, &mut |thread| threads.push(thread.to_owned()))?;
+    // A thread without a head has a mark of none: what it has used cannot be read.
+    let heads: HashSet<&str> = marks.iter().map(|mark| &*mark.thread).collect();
+    threads.retain(|thread| !heads.contains(&**thread));
+    marks.extend(
+        threads
+            .into_iter()
+            .map(|thread| HeadMark::new(thread, None)),
+    );
     marks.sort_unstable_by(|one, other| one.thread.cmp(&other.thread));
     Ok(marks)
 }
@@ -175,6 +193,11 @@ mod tests {
         let second = mark_heads(&store).unwrap();
         assert_ne!(second[1].digest, first[1].digest);
         assert_eq!(second[2..], first[2..]);
+        put_record(&store, THREADS, "t0001", "{}");
+        put_record(&store, THREADS, "a", "{}");
+        let third = mark_heads(&store).unwrap();
+        assert_eq!((third[0].thread.as_str(), third[0].digest), ("a", None));
+        assert_eq!(third[1..], second);
     }
 
     #[test]

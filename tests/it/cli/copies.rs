@@ -192,6 +192,43 @@ fn a_killed_copy_leaves_one_whole_store() {
     assert_eq!(project.json(&["audit"])["exit"], 0);
 }
 
+/// Symptom: a project could not get rid of what an interrupted copy had left, but by removing files
+/// by hand, and bundles refused it. Cause: a copy to the store that counts was refused before it
+/// looked. Fix: it removes the leftovers, and says so.
+#[test]
+fn a_copy_to_the_store_that_counts_removes_what_is_left() {
+    for (current, other) in [
+        ("sqlite", "store.d/000000000000.commit"),
+        ("files", "registry.db"),
+    ] {
+        let project = CliProject::new();
+        add_threads(&project);
+        if current == "files" {
+            assert_eq!(project.json(&["copy", "--to", "files"])["exit"], 0);
+        }
+        let before = read_threads(&project);
+        let copy = ["copy", "--to", current];
+        check_refusal(&project, &copy, (1, "same-store"), "already");
+        for second in ["copy.d/half", other] {
+            project.write(
+                ".ai/threads/current-store",
+                &format!("{current}\nnative-gone\n"),
+            );
+            project.write(&format!(".ai/threads/{second}"), "half of a copy");
+            let doctor = project.run(&["doctor"]).out;
+            let told = format!("`threadkeep copy --to {current}` removes it");
+            assert!(doctor.contains(&told), "{doctor}");
+            check_refusal(&project, &copy, (1, "same-store"), "was removed");
+            for gone in ["current-store", "copy.d", other] {
+                let left = project.path().join(".ai/threads").join(gone);
+                assert!(!left.exists(), "{gone} of {current}");
+            }
+            assert_eq!(read_threads(&project), before);
+        }
+        check_refusal(&project, &copy, (1, "same-store"), "already");
+    }
+}
+
 /// `doctor` and the next command that writes say what an interrupted copy has left; `doctor` also
 /// names the stores that were replaced.
 #[test]

@@ -251,6 +251,41 @@ fn a_head_that_cannot_be_read_takes_its_own_thread_alone() {
     assert_eq!(named["unreadable"], serde_json::json!(["two"]));
 }
 
+/// Symptom: a history with a gap was counted twice, or not at all, and nobody was told. Cause: the
+/// next page was read from the number of entries, and an end of the entries was one of the history.
+/// Fix: a missing entry, and a missing head, make a thread one that cannot be read.
+#[test]
+fn a_history_with_gaps_is_told() {
+    let project = project();
+    for id in ["one", "two"] {
+        project.finish_thread(id);
+    }
+    let one = {
+        let threads = ask(&project, &["--by", "model"]);
+        total(&threads).parse::<f64>().expect("a number") / 2.0
+    };
+    let path = project.path().join(".ai/threads/registry.db");
+    let saved = std::fs::read(&path).expect("read");
+    let entry = "(SELECT id << 32 FROM partition WHERE log = 'history' AND name = 'two')";
+    for sql in [
+        format!("DELETE FROM entry WHERE id = {entry} + 1"),
+        format!("DELETE FROM entry WHERE id = {entry} + 2"),
+        format!("DELETE FROM entry WHERE id > {entry} AND id < {entry} + 1000"),
+        "DELETE FROM record_head WHERE name = 'two'".to_owned(),
+    ] {
+        put_cache(&project, None);
+        let shell = rusqlite::Connection::open(&path).expect("opened");
+        assert!(shell.execute(&sql, []).expect("run") > 0, "{sql}");
+        drop(shell);
+        let lacking = ask(&project, &[]);
+        let named: Value = serde_json::from_str(&lacking).expect("JSON");
+        assert_eq!(named["unreadable"], serde_json::json!(["two"]), "{sql}");
+        let spend: f64 = total(&lacking).parse().expect("a number");
+        assert!((spend - one).abs() < 1e-9, "{sql}: {spend} of {one}");
+        std::fs::write(&path, &saved).expect("written");
+    }
+}
+
 /// The file is of use: it is written once, read again, and replaced when a thread goes on.
 #[test]
 fn the_file_changes_with_the_threads_alone() {
@@ -268,7 +303,7 @@ fn the_file_changes_with_the_threads_alone() {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    let forged = format!("{{\"usage_cache\":1,\"sha256\":\"{digest}\"}}\n{lines}");
+    let forged = format!("{{\"usage_cache\":2,\"sha256\":\"{digest}\"}}\n{lines}");
     put_cache(&project, Some(forged.as_bytes()));
     let shown = project.run(&["usage", "--by", "model"]).out;
     assert!(shown.contains("timy"), "{shown}");

@@ -174,6 +174,36 @@ fn a_running_thread_is_followed_to_its_end() {
     assert_eq!(again["text"], whole.out);
 }
 
+/// Symptom: a thread whose process was killed was followed for ever. Cause: only the status was
+/// looked at. Fix: a thread is followed while its holder is not known to be dead.
+#[test]
+fn a_thread_whose_process_was_killed_is_followed_to_there() {
+    let project = CliProject::new();
+    let running = project.start_unending("t");
+    running.kill();
+    drop(running.wait_for_end());
+    let followed = project.run(&["transcript", "t", "--follow"]);
+    assert_eq!(followed.code, Some(4), "{}", followed.err);
+    let told = "the process that ran t is dead: `threadkeep resume t` goes on";
+    assert!(followed.err.contains(told), "{}", followed.err);
+    let whole = project.json(&["transcript", "t", "--follow"]);
+    assert_eq!(whole["text"], followed.out);
+}
+
+#[test]
+fn top_looks_no_more_often_than_a_screen_shows() {
+    let project = CliProject::new();
+    for short in ["0", "1ms", "99ms"] {
+        let refused = project.run(&["top", "--every", short]);
+        assert_eq!(refused.code, Some(2), "{short}");
+        assert!(
+            refused.err.contains("the shortest time is 100 ms"),
+            "{}",
+            refused.err
+        );
+    }
+}
+
 /// Most of the money is spent, the thread can go on, and a person who looks at it is told.
 #[test]
 fn a_person_is_warned_before_the_money_is_gone() {

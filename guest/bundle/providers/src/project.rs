@@ -141,8 +141,9 @@ fn open_store() -> Result<FilesStore, StorageError> {
 fn check_one_store(threads: &dyn DirectoryTree) -> Result<(), StorageError> {
     let exists = |name: &str| threads.details(name).is_ok();
     if exists(STORE_CHOICE) {
-        let problem = "the store of this project is being copied, or a copy was broken off: try \
-                       again, or run `threadkeep list` there, which says what to do";
+        let problem = "the store of this project is being copied, or a copy was interrupted: try \
+                       again; if none runs, `threadkeep copy --to files` of the native program \
+                       ends it";
         return Err(refuse("being-copied", problem));
     }
     match FoundStores::look(exists) {

@@ -113,9 +113,9 @@ async fn follow(
             asked.thread = next;
             continue;
         }
-        if !is_under_way(&thread) {
+        if !is_under_way(opened, &thread) {
             screen.end_line();
-            screen.note(&format!("{} is {}", thread.id, thread.status));
+            screen.note(&describe_stop(&thread));
             return Ok(CommandExit::from_status(&thread.status));
         }
         opened.pause(FOLLOW_PAUSE).await;
@@ -128,15 +128,28 @@ async fn await_rest(opened: &impl ProjectThreads, thread: &mut String) -> Result
         let record = load_record(opened, thread).await?;
         match &record.next {
             Some(next) => *thread = next.clone(),
-            None if is_under_way(&record) => opened.pause(FOLLOW_PAUSE).await,
+            None if is_under_way(opened, &record) => opened.pause(FOLLOW_PAUSE).await,
             None => return Ok(()),
         }
     }
 }
 
-/// Returns true for a thread that goes on without a person.
-fn is_under_way(thread: &Thread) -> bool {
-    matches!(thread.status.as_str(), "running" | "waiting")
+/// Returns true for a thread that goes on without a person: what runs it is not known to be dead.
+fn is_under_way(opened: &impl ProjectThreads, thread: &Thread) -> bool {
+    let is_dead = |lease| fault::is_dead(opened, lease);
+    match thread.status.as_str() {
+        "running" => !thread.run.lease.as_ref().is_some_and(is_dead),
+        status => status == "waiting",
+    }
+}
+
+/// Says how a thread stands that nobody runs any more.
+fn describe_stop(thread: &Thread) -> String {
+    let Thread { id, status, .. } = thread;
+    match status.as_str() {
+        "running" => format!("the process that ran {id} is dead: `threadkeep resume {id}` goes on"),
+        _ => format!("{id} is {status}"),
+    }
 }
 
 /// Returns the version after which the transcript begins: 0, or the one before the last turns.

@@ -253,8 +253,9 @@ pub(super) fn walk_table(
 ) -> rusqlite::Result<()> {
     let resize = |kib: u32| connection.execute_batch(&format!("PRAGMA cache_size = -{kib}"));
     resize(WALK_CACHE_KIB)?;
-    walk()?;
-    resize(CACHE_KIB)
+    let walked = walk();
+    resize(CACHE_KIB)?;
+    walked
 }
 
 /// Opens a connection without settings, for [`super::schema_reader`], which cannot change the file.

@@ -300,6 +300,17 @@ impl StorageBackend for SqliteStore {
         })
     }
 
+    fn visit_names(
+        &self,
+        collection: &str,
+        visit: &mut dyn FnMut(&str),
+    ) -> Result<(), StorageError> {
+        check_scan(collection, "", "", 1)?;
+        let sql = self.sql.records(collection);
+        self.readers
+            .query(|connection| read::visit_names(connection, sql, collection, visit))
+    }
+
     fn visit_records(
         &self,
         collection: &str,

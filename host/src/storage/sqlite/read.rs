@@ -209,6 +209,22 @@ pub(super) fn read_page(
     Ok(page)
 }
 
+/// Passes the names of all records of a collection on.
+pub(super) fn visit_names(
+    connection: &Connection,
+    sql: &RecordStatements,
+    collection: &str,
+    visit: &mut dyn FnMut(&str),
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(&sql.names)?;
+    let mut rows = statement.query(sql.bind(&[], &collection).as_slice())?;
+    while let Some(row) = rows.next()? {
+        let name = row.get_ref(1)?.as_str_or_null()?.unwrap_or_default();
+        visit(cut_name(name));
+    }
+    Ok(())
+}
+
 /// Passes all records of a collection on, in the order of their table: by name, each row would be
 /// looked up by itself.
 pub(super) fn visit_records(

@@ -130,6 +130,8 @@ pub(super) struct RecordStatements {
     pub(super) down_below: String,
     /// As `up`, of all records and in the order of the table. No parameter.
     pub(super) all: String,
+    /// The names of all, which an index has. No parameter.
+    pub(super) names: String,
 }
 
 /// Longest name that a scan reads, in bytes; of a longer one it gives the length alone. This
@@ -182,6 +184,7 @@ impl RecordStatements {
             up_below: format!("{} AND name < ?2 ORDER BY name", page(2)),
             down: format!("{} ORDER BY name DESC", page(1)),
             down_below: format!("{} AND name < ?2 ORDER BY name DESC", page(2)),
+            names: format!("SELECT {name} FROM {table} {all} ORDER BY name"),
             all: format!("SELECT {name}, version, {value} FROM {table} {all}"),
         }
     }

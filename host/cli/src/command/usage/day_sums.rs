@@ -70,7 +70,8 @@ impl UsageRow {
 /// Adds up the costs of a thread since a time, by day and model.
 pub(super) fn sum_costs(costs: &[EntryCost], since: i64) -> Vec<DaySum> {
     let mut sums = BTreeMap::new();
-    for cost in costs.iter().filter(|cost| cost.seconds >= since) {
+    let counts = |cost: &&EntryCost| cost.seconds >= since && cost.is_of_something();
+    for cost in costs.iter().filter(counts) {
         let key = (day_of(cost.seconds), &cost.model);
         let sum = sums.entry(key).or_insert_with(|| DaySum::new(cost));
         sum.add_cost(cost);

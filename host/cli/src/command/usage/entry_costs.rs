@@ -85,6 +85,13 @@ pub(super) struct CostReader {
     costs: Vec<EntryCost>,
 }
 
+impl EntryCost {
+    /// False for an attempt that failed and cost nothing.
+    pub(super) fn is_of_something(&self) -> bool {
+        self.is_turn || self.spend > 0 || self.tokens != StoredUsage::default()
+    }
+}
+
 impl CostReader {
     /// Adds what an entry records. An entry that cannot be read has no cost that could be told:
     /// `audit` names it.

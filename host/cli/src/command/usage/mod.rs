@@ -17,7 +17,7 @@ use self::sums_cache::{KnownThread, SumsCache};
 use super::{fault, note_if_empty, view};
 use crate::answer::{UsageAnswer, UsageRow};
 use crate::args::{self, UsageKey};
-use crate::contract::{CallError, ListedThread, RefusalKind, ThreadFilter};
+use crate::contract::{CallError, CallRefusal, ListedThread, RefusalKind, ThreadFilter};
 use crate::exit::{CommandExit, CommandFault};
 use crate::screen::OutputScreen;
 use crate::threads::{CallResult, CommandHost, HeadMark, PAGE_THREADS_MAX, ProjectThreads};
@@ -91,7 +91,10 @@ async fn read_marked(
 ) -> Result<Option<KnownThread>, CommandFault> {
     let found = opened.get(&mark.thread).await;
     let costs = match &found {
-        Ok(found) => read_costs(opened, &found.id).await,
+        Ok(found) => {
+            let before = found.base.as_ref().map_or(0, |base| base.length);
+            read_costs(opened, &found.id, found.version.saturating_sub(before)).await
+        }
         Err(error) => Err(error.clone()),
     };
     let mark_now = opened.head_mark(&mark.thread).await;
@@ -196,7 +199,8 @@ impl<'a> UsageSums<'a> {
         if thread.updated.seconds < self.since {
             return Ok(());
         }
-        match read_costs(opened, &thread.id).await {
+        // A host without marks reads entries by calls, which name a missing one.
+        match read_costs(opened, &thread.id, 0).await {
             Ok(costs) => {
                 self.add_costs(thread.directive.as_deref(), thread.agent.as_deref(), &costs)
             }
@@ -291,11 +295,26 @@ impl<'a> UsageSums<'a> {
     }
 }
 
-/// Reads the costs that a thread's own entries record.
-async fn read_costs(opened: &impl ProjectThreads, thread: &str) -> CallResult<Vec<EntryCost>> {
+/// Reads the costs that a thread's own entries record, of which there are so many at least.
+async fn read_costs(
+    opened: &impl ProjectThreads,
+    thread: &str,
+    count: u64,
+) -> CallResult<Vec<EntryCost>> {
     let (mut reader, mut position) = (CostReader::default(), 1);
     loop {
         let page = opened.own_entries(thread, position).await?;
+        if page.is_empty() && position <= count {
+            return Err(CallError::Refused(CallRefusal::from_record(
+                ("corrupt", "entry".to_owned()),
+                (
+                    format!("entry {position} of {thread} is missing"),
+                    String::new(),
+                ),
+                Some(thread.to_owned()),
+                "{}",
+            )));
+        }
         if page.is_empty() {
             return Ok(reader.into_costs());
         }
