@@ -20,7 +20,7 @@ const STORES: [(&str, &[&str], &[&str]); 5] = [
     (
         ".ai/threads/current-store",
         &GRANTED,
-        &["being-copied", "threadkeep list"],
+        &["being-copied", "threadkeep copy --to files"],
     ),
     (
         ".ai/threads",
