@@ -444,6 +444,22 @@ impl StorageBackend for LazyStore {
         self.with_store(|store| store.scan(collection, start, end, limit, reverse))
     }
 
+    fn visit_names(
+        &self,
+        collection: &str,
+        visit: &mut dyn FnMut(&str),
+    ) -> Result<(), StorageError> {
+        self.with_store(|store| store.visit_names(collection, visit))
+    }
+
+    fn visit_records(
+        &self,
+        collection: &str,
+        visit: &mut dyn FnMut(&str, Option<&str>),
+    ) -> Result<(), StorageError> {
+        self.with_store(|store| store.visit_records(collection, visit))
+    }
+
     fn read_log(
         &self,
         log: &str,
