@@ -1,9 +1,10 @@
 //! The store in SQLite: the default one.
 //!
 //! One file in a granted directory, in write-ahead mode. Reads run in place on pooled connections
-//! ([`read`]); commits queue and are written in batches ([`writer`], [`transaction`]); a thread
-//! makes the checkpoints ([`checkpoint`], [`maintenance`]); processes queue at a lock file beside
-//! it ([`lock`]). Every file is reached inside the directory and nowhere else ([`files`], [`vfs`]).
+//! ([`read`]); commits queue and are written in batches ([`writer`], [`transaction`]), whose writes
+//! to the log are joined ([`log_writes`]); a thread makes the checkpoints ([`checkpoint`],
+//! [`maintenance`]); processes queue at a lock file beside it ([`lock`]). Every file is reached
+//! inside the directory and nowhere else ([`files`], [`vfs`]).
 //! The schema and its reasons: `schema/`. Many stores, of which few are open: [`StorePool`].
 //!
 //! No domain rule lives here. The views `threads` and `budget_ledger` are for people with a
@@ -16,6 +17,7 @@ mod directory_times;
 mod error;
 mod files;
 mod lock;
+mod log_writes;
 mod maintenance;
 #[cfg(not(target_os = "linux"))]
 mod other_systems;
