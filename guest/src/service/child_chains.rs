@@ -134,7 +134,7 @@ impl<P: HostPorts> ThreadService<P> {
                 check_link(&loaded)?;
                 return Ok(loaded);
             }
-            let tip = loaded.chain.value.tip;
+            let tip = loaded.chain.value.tip.clone();
             loaded = self.load_link(&tip)?;
             if loaded.chain_key() != root {
                 let problem = "is the tip of a chain, and is of another";

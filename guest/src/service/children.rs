@@ -5,6 +5,7 @@
 
 use super::{Error, ErrorKind, ThreadService};
 use crate::ports::{HostPorts, LibraryError, StorageError};
+use std::rc::Rc;
 use threadkeep_core::error::{Error as CoreError, cut};
 use threadkeep_core::history::{Entry, Event, Message, MessageRole, escaped_bytes};
 use threadkeep_core::json::ObjectWriter;
@@ -18,9 +19,7 @@ use threadkeep_core::runner::{
 use threadkeep_core::settings::{
     BuiltinCall, PinnedSettings, SpawnCall, WaitCall, is_builtin_tool,
 };
-use threadkeep_core::thread::{
-    ChainRecord, CreatorOverrides, EndIntent, InboxMessage, ThreadDraft,
-};
+use threadkeep_core::thread::{CreatorOverrides, EndIntent, InboxMessage, ThreadDraft};
 use threadkeep_core::{id, key};
 
 impl<P: HostPorts> ThreadService<P> {
@@ -220,20 +219,20 @@ impl<P: HostPorts> ThreadService<P> {
             Err(error) if error.is_not_found() => return Err(hidden()),
             found => found?,
         };
-        let (own, mut chain) = (&loaded.thread.value.chain, found.chain.value.clone());
+        let (own, mut chain) = (&loaded.thread.value.chain, Rc::clone(&found.chain.value));
         if found.thread.value.chain == *own {
             return Ok(found);
         }
-        while let Some(parent) = chain.parent {
-            if parent == *own {
+        while let Some(parent) = &chain.parent {
+            if parent == own {
                 return Ok(found);
             }
             if chain.depth <= loaded.chain.value.depth {
                 break;
             }
-            let items = self.ports.get(&[(key::CHAIN, &id::key(&parent))])?;
+            let items = self.ports.get(&[(key::CHAIN, &id::key(parent))])?;
             let Some(item) = items.first() else { break };
-            chain = super::store::parse_record::<ChainRecord>(item)?;
+            chain = Rc::new(super::store::parse_record(item)?);
         }
         Err(hidden())
     }
@@ -282,8 +281,8 @@ fn as_answer(text: String) -> PreparedCall {
 
 fn into_related_thread(loaded: LoadedThread) -> RelatedThread {
     RelatedThread {
-        id: loaded.thread.value.id,
-        chain: loaded.thread.value.chain,
+        id: loaded.thread.value.id.clone(),
+        chain: loaded.thread.value.chain.clone(),
         head: loaded.head,
     }
 }

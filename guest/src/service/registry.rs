@@ -20,18 +20,9 @@ pub type IndexFilter<'a> = Option<(&'static str, &'a str)>;
 /// parent.
 pub fn loaded_from_plan(plan: CommitPlan) -> LoadedThread {
     LoadedThread {
-        thread: StoredRecord {
-            version: 0,
-            value: plan.thread,
-        },
-        head: StoredRecord {
-            version: 0,
-            value: plan.head,
-        },
-        chain: StoredRecord {
-            version: 0,
-            value: plan.chain,
-        },
+        thread: StoredRecord::new(0, plan.thread),
+        head: StoredRecord::new(0, plan.head),
+        chain: StoredRecord::new(0, plan.chain),
         above: Vec::new(),
         parent: None,
         state: None,
@@ -54,7 +45,7 @@ impl<P: HostPorts> ThreadService<P> {
         }
         match self.created_before(draft)? {
             Some(made) => Ok(made),
-            None => Err(CoreErrorKind::Exists(plan.thread.id).into()),
+            None => Err(CoreErrorKind::Exists(plan.thread.id.clone()).into()),
         }
     }
 
@@ -128,7 +119,7 @@ impl<P: HostPorts> ThreadService<P> {
                 return Err(CoreError::continued(&loaded.thread.value.id, next).into());
             }
             let mut change = ThreadChange::new(loaded, moment);
-            change.thread.title.clone_from(&title);
+            change.thread_mut().title.clone_from(&title);
             let plan = if loaded.head.value.status == ThreadStatus::Running {
                 change.into_head_plan()?
             } else {

@@ -393,18 +393,22 @@ impl<P: HostPorts> ThreadService<P> {
         done: DecisionOutcome,
         have: u64,
     ) -> Result<StepHandle, Error> {
-        let (loaded, entry, concerns_others) = match done {
+        let (loaded, entry, own, concerns_others) = match done {
             DecisionOutcome::Committed(mut plan) => {
                 let (entry, others) = (plan.entry.take(), plan.concerns_other_threads());
-                (loaded_from_plan(*plan), entry, others)
+                let own = entry.as_ref().map(|entry| {
+                    let messages = std::mem::take(&mut plan.messages);
+                    (entry.version, messages)
+                });
+                (loaded_from_plan(*plan), entry, own, others)
             }
             // It is not known any more if the commit before concerned other threads.
-            DecisionOutcome::Unchanged(loaded) => (*loaded, None, true),
+            DecisionOutcome::Unchanged(loaded) => (*loaded, None, None, true),
         };
         let pin = self.pin_if_any(&loaded)?;
         let read;
         let round = match (&loaded.head.value.round, &entry) {
-            (Some(round), Some(entry)) if round.version == entry.version => Some(entry),
+            (Some(round), Some(entry)) if round.version == entry.version => Some(&**entry),
             (Some(_), _) => {
                 read = self.round(&loaded)?;
                 read.as_deref()
@@ -416,9 +420,7 @@ impl<P: HostPorts> ThreadService<P> {
         let summary = self.summary_to_ask(&loaded, &step, pin.as_deref())?;
         let (since, messages) = match step.kind {
             Some(StepKind::CallLlm) if summary.is_some() => (0, Vec::new()),
-            Some(StepKind::CallLlm) => {
-                self.messages_to_carry(&loaded, have, step.version, entry)?
-            }
+            Some(StepKind::CallLlm) => self.messages_to_carry(&loaded, have, step.version, own)?,
             _ => (0, Vec::new()),
         };
         Ok(StepHandle {
@@ -465,7 +467,7 @@ impl<P: HostPorts> ThreadService<P> {
         loaded: &LoadedThread,
         have: u64,
         until: u64,
-        entry: Option<Entry>,
+        own: Option<(u64, Vec<String>)>,
     ) -> Result<(u64, Vec<String>), Error> {
         if have > until {
             let (expected, actual) = (have.to_string(), until.to_string());
@@ -476,7 +478,7 @@ impl<P: HostPorts> ThreadService<P> {
             return Ok((until, Vec::new()));
         }
         let mut texts = Vec::new();
-        let own = entry.as_ref().filter(|entry| entry.version == until);
+        let own = own.filter(|(version, _)| *version == until);
         let read_to = if own.is_some() { until - 1 } else { until };
         if read_to > have {
             let count = (read_to - have) as u32;
@@ -489,8 +491,8 @@ impl<P: HostPorts> ThreadService<P> {
                 texts.extend(provider_messages(&Entry::from_text(&text)?));
             }
         }
-        if let Some(entry) = own {
-            texts.extend(provider_messages(entry));
+        if let Some((_, messages)) = own {
+            texts.extend(messages);
         }
         Ok((have, texts))
     }

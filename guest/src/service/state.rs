@@ -8,6 +8,7 @@ use super::history::{check_on_path, missing_entry, thread_path};
 use super::store::find_record;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
+use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::hash::sha256_text;
 use threadkeep_core::history::{Entry, closed_calls};
@@ -68,6 +69,7 @@ impl<P: HostPorts> ThreadService<P> {
         let record: Option<StoredRecord<StateRecord>> = find_record(&items, key::STATE, &own)?;
         let id = &loaded.thread.value.id;
         let record = record.ok_or_else(|| missing_state(id))?.value;
+        let record = Rc::unwrap_or_clone(record);
         if record.version != summary.version {
             return Ok(None);
         }

@@ -107,12 +107,7 @@ pub fn find_record<T: FromJson>(
     name: &str,
 ) -> Result<Option<StoredRecord<T>>, Error> {
     find_item(items, collection, name)
-        .map(|item| {
-            Ok(StoredRecord {
-                version: item.version,
-                value: parse_record(item)?,
-            })
-        })
+        .map(|item| Ok(StoredRecord::new(item.version, parse_record::<T>(item)?)))
         .transpose()
 }
 

@@ -18,7 +18,7 @@ fn approved_call_is_handed_out_once_and_the_run_ends() {
     let thread = begin(&mut world, "work", &[("ask", r#"{"to":"all"}"#)]);
     assert_asks(&world, &thread, &["call_2_0"]);
     let head = world.service.load(&thread).unwrap().head.value;
-    let message = head.cause.unwrap().message;
+    let message = head.cause.clone().unwrap().message;
     assert_eq!(
         message,
         "call_2_0 (ask) waits for a decision: approve, deny or answer"
@@ -180,7 +180,7 @@ fn tool_may_ask_for_consent_itself_once() {
     finish_calls_with(&mut world, &thread, asks);
     assert_asks(&world, &thread, &["call_2_1"]);
     let head = world.service.load(&thread).unwrap().head.value;
-    let message = head.cause.unwrap().message;
+    let message = head.cause.clone().unwrap().message;
     assert!(
         message.starts_with("call_2_1 (write: it would overwrite a file) waits"),
         "{message}"

@@ -38,7 +38,7 @@ fn world_with_link(store: Arc<EditedLog>, until: u64, answered: &[u32]) -> Runne
         store_full_message: None,
     };
     let mut closing = ThreadChange::new(&tip, moment);
-    closing.thread.next = Some(LINK.to_owned());
+    closing.thread_mut().next = Some(LINK.to_owned());
     closing.push_event(Event::ThreadResumed(ThreadResumed {
         new_thread_id: LINK.to_owned(),
         directive: None,

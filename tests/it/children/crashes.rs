@@ -211,7 +211,7 @@ impl TreeProcess {
         let held = service.recover(&[], None).unwrap().held;
         let dead: Vec<String> = held
             .into_iter()
-            .filter_map(|one| one.head.value.holder)
+            .filter_map(|one| one.head.value.holder.clone())
             .collect();
         service.recover(&dead, None).unwrap();
         self.world.audit();

@@ -132,7 +132,7 @@ fn records_that_contradict_themselves_are_unreadable_and_stop_no_other() {
             "{what}: {refused:?}"
         );
         let holders: Vec<String> = [&other]
-            .map(|thread| family.load(thread).head.value.holder.unwrap())
+            .map(|thread| family.load(thread).head.value.holder.clone().unwrap())
             .into();
         let recovery = family.world.service.recover(&holders, None).unwrap();
         assert_eq!(recovery.closed, std::slice::from_ref(&other), "{what}");

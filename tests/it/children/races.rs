@@ -135,13 +135,13 @@ impl AdmissionRace {
         for child in &self.children {
             let head = self.family.load(child).head.value;
             assert_eq!(head.status, ThreadStatus::Running, "{child}");
-            match head.step.unwrap().kind {
+            match head.step.clone().unwrap().kind {
                 StepKind::CallLlm => {
                     assert_eq!(head.hold.unwrap().amount.get(), self.hold);
                     admitted.push(child.clone());
                 }
                 StepKind::Wait => {
-                    let cause = head.cause.unwrap();
+                    let cause = head.cause.clone().unwrap();
                     let why = (cause.reason.as_str(), cause.code.as_str());
                     assert_eq!(why, ("budget", "money_held"));
                     assert_eq!(head.hold, None);
@@ -169,7 +169,7 @@ impl AdmissionRace {
         let head = self.family.load(child).head.value;
         let submission = StepSubmission {
             token: head.token,
-            version: head.step.unwrap().version,
+            version: head.step.clone().unwrap().version,
             outcome,
             inputs: DecisionInputs::default(),
         };

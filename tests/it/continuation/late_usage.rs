@@ -2,6 +2,7 @@
 
 use super::fixture::{DrivenChain, library_without_summary};
 use crate::runner::fixture::{RunnerFixture, raise, reply, says, usage, user};
+use std::rc::Rc;
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::service::{Error, ErrorKind};
@@ -62,11 +63,11 @@ impl LateChain {
         self
     }
 
-    fn head(&self, thread: &str) -> Head {
+    fn head(&self, thread: &str) -> Rc<Head> {
         self.chain.load(thread).head.value
     }
 
-    fn tip(&self) -> Head {
+    fn tip(&self) -> Rc<Head> {
         self.head(&self.chain.thread)
     }
 
@@ -104,7 +105,7 @@ impl LateChain {
             .map(|head| head.counters.spend)
             .fold(NanoUsd::ZERO, NanoUsd::saturating_add);
         assert_eq!(tip_now.spend_under_cap(), all);
-        let account = self.chain.load(&self.first).chain.value.account;
+        let account = self.chain.load(&self.first).chain.value.account.clone();
         assert_eq!(account.spent, all);
         let tokens = |head: &Head| i128::from(head.counters.run_tokens);
         (more, tokens(&tip_now) - tokens(&tip))

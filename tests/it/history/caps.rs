@@ -158,7 +158,14 @@ fn long_call_names_in_long_thread_ids_are_recognised() {
         id: Some("T".repeat(200)),
         ..ThreadDraft::default()
     };
-    let thread = world.service.create(&draft).unwrap().thread.value.id;
+    let thread = world
+        .service
+        .create(&draft)
+        .unwrap()
+        .thread
+        .value
+        .id
+        .clone();
     world.threads.push(thread.clone());
     let mut host = LoopHost {
         world,

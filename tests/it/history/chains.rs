@@ -278,9 +278,10 @@ fn late_writes_to_a_continued_thread_name_its_successor() {
 
 /// Sets fields of a thread's record by hand.
 fn edit_record(world: &RunnerFixture, thread: &str, edit: impl FnOnce(&mut ThreadRecord)) {
-    let mut record = world.service.load(thread).unwrap().thread.value;
-    edit(&mut record);
-    put_record(world, key::THREAD, thread, core_json::to_text(&record));
+    let mut loaded = world.service.load(thread).unwrap();
+    let record = loaded.thread.value_mut();
+    edit(record);
+    put_record(world, key::THREAD, thread, core_json::to_text(record));
 }
 
 fn put_record(world: &RunnerFixture, collection: &'static str, thread: &str, value: String) {
@@ -373,9 +374,10 @@ const BROKEN_CHAINS: [(&str, StoreEdit, &str, &str); 11] = [
     (
         "a tip that is not the last",
         |world| {
-            let mut chain = world.service.load(ROOT).unwrap().chain.value;
+            let mut loaded = world.service.load(ROOT).unwrap();
+            let chain = loaded.chain.value_mut();
             chain.tip = LINK.to_owned();
-            put_record(world, key::CHAIN, ROOT, core_json::to_text(&chain));
+            put_record(world, key::CHAIN, ROOT, core_json::to_text(chain));
         },
         "chain_broken",
         "Link",
@@ -447,17 +449,19 @@ fn tip_that_is_missing_or_not_the_last_is_told() {
         ),
         (
             |world| {
-                let mut chain = world.service.load(ROOT).unwrap().chain.value;
+                let mut loaded = world.service.load(ROOT).unwrap();
+                let chain = loaded.chain.value_mut();
                 chain.tip = "other".to_owned();
-                put_record(world, key::CHAIN, ROOT, core_json::to_text(&chain));
+                put_record(world, key::CHAIN, ROOT, core_json::to_text(chain));
             },
             "other",
         ),
         (
             |world| {
-                let mut chain = world.service.load(ROOT).unwrap().chain.value;
+                let mut loaded = world.service.load(ROOT).unwrap();
+                let chain = loaded.chain.value_mut();
                 chain.tip = LINK.to_owned();
-                put_record(world, key::CHAIN, ROOT, core_json::to_text(&chain));
+                put_record(world, key::CHAIN, ROOT, core_json::to_text(chain));
             },
             "Link",
         ),

@@ -39,7 +39,7 @@ fn many_forks_at_once_are_all_made_and_counted() {
                     let own = RunnerFixture::over(store, MapLibrary::small());
                     let (key, version) = (format!("k{n}"), n as u64 % newest + 1);
                     let fork = || own.service.fork(id, version, &key, None);
-                    repeat(fork).thread.value.id
+                    repeat(fork).thread.value.id.clone()
                 })
             })
             .collect();
@@ -68,7 +68,7 @@ fn a_running_thread_is_forked_while_its_turns_are_committed() {
             let own = RunnerFixture::over(Arc::clone(&store), MapLibrary::small());
             let fork = |key: String| {
                 let made = repeat(|| own.service.fork(&id, 1, &key, None));
-                made.thread.value.id
+                made.thread.value.id.clone()
             };
             (0..7).map(|n| fork(format!("k{n}"))).for_each(drop);
             fork("last".to_owned())

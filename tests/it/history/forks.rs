@@ -70,7 +70,14 @@ fn a_fork_at_every_version_is_sent_the_same_bytes() {
     for directive in [Some("work"), None] {
         let mut world = RunnerFixture::new();
         let original = scripted_thread(&mut world, directive);
-        let pin = world.service.load(&original.id).unwrap().thread.value.pin;
+        let pin = world
+            .service
+            .load(&original.id)
+            .unwrap()
+            .thread
+            .value
+            .pin
+            .clone();
         for version in 1..=original.newest() {
             let before = world.service.load(&original.id).unwrap();
             let fork = fork_at(&world, &original.id, version).unwrap();
@@ -160,7 +167,7 @@ fn a_fork_reads_what_it_carries_and_little_more() {
             "{read} of {version}"
         );
         if version == newest {
-            thread = fork.thread.value.id;
+            thread = fork.thread.value.id.clone();
         }
     }
     // A fork of a fork carries the entries of both.
@@ -422,7 +429,7 @@ fn a_repeated_request_makes_one_fork() {
     let original = scripted_thread(&mut world, Some("work"));
     let id = original.id.as_str();
     let fork = |version, change: Option<&str>| world.service.fork(id, version, "once", change);
-    let made = fork(3, None).unwrap().thread.value.id;
+    let made = fork(3, None).unwrap().thread.value.id.clone();
     assert_eq!(fork(3, None).unwrap().thread.value.id, made);
     assert_eq!(fork(3, Some("{}")).unwrap().thread.value.id, made);
     for (version, change) in [(4, None), (3, Some(r#"{"title": "other"}"#))] {
@@ -530,7 +537,12 @@ fn the_audit_finds_forks_that_are_not_counted() {
 fn a_raise_and_a_kill_of_one_leave_the_other() {
     let mut world = RunnerFixture::new();
     let original = scripted_thread(&mut world, Some("work"));
-    let fork = fork_at(&world, &original.id, 5).unwrap().thread.value.id;
+    let fork = fork_at(&world, &original.id, 5)
+        .unwrap()
+        .thread
+        .value
+        .id
+        .clone();
     let before = world.service.load(&original.id).unwrap();
     let caps = ThreadCaps {
         turns: Some(11),

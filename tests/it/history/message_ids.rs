@@ -103,14 +103,15 @@ fn a_successor_knows_the_ids_of_its_chain_and_a_fork_has_its_own() {
         .unwrap()
         .thread
         .value
-        .id;
+        .id
+        .clone();
     let kill = Signal::Kill;
     service.signal(&host.thread, "k", &kill).unwrap();
     let resume = |id: &str, text: &str| {
         service.resume(&host.thread, Some(&input(id, text)), "h/1", "r", None)
     };
     assert_eq!(field(resume("m1", "another")), "input.id");
-    let next = resume("m2", "two").unwrap().loaded.thread.value.id;
+    let next = resume("m2", "two").unwrap().loaded.thread.value.id.clone();
     let message = Signal::Message(parse_user(&input("m1", "another")).unwrap());
     assert_eq!(field(service.signal(&next, "s", &message)), "input.id");
     service.signal(&fork, "s", &message).unwrap();

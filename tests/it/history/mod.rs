@@ -20,6 +20,7 @@ mod store_deaths;
 
 use crate::runner::fixture::RunnerFixture;
 use serde_json::{Value, json};
+use std::rc::Rc;
 use threadkeep_component::service::history::AppendOutcome;
 use threadkeep_component::service::{Error, ErrorKind};
 use threadkeep_core::error::ErrorKind as CoreErrorKind;
@@ -94,7 +95,7 @@ impl LoopHost {
         Ok(loaded.head.value.version)
     }
 
-    pub fn head(&self) -> Head {
+    pub fn head(&self) -> Rc<Head> {
         self.world.service.load(&self.thread).unwrap().head.value
     }
 

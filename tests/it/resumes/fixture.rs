@@ -63,5 +63,5 @@ pub fn core_error<T: std::fmt::Debug>(done: Result<T, Error>) -> CoreErrorKind {
 /// The holder of a running thread.
 pub fn holder_of(world: &RunnerFixture, thread: &str) -> String {
     let head = world.service.load(thread).unwrap().head.value;
-    head.holder.expect("it is held")
+    head.holder.clone().expect("it is held")
 }

@@ -94,6 +94,6 @@ fn a_cap_on_spend_does_not_begin_again() {
     let next = resume(&mut world, &thread, Some("go on")).unwrap();
     assert_eq!(world.status(&next), "suspended");
     let head = world.service.load(&next).unwrap().head.value;
-    assert_eq!(head.cause.unwrap().code, "spend_exceeded");
+    assert_eq!(head.cause.clone().unwrap().code, "spend_exceeded");
     world.audit();
 }

@@ -156,7 +156,7 @@ fn a_link_that_is_killed_before_its_hand_off_is_resumed() {
     }
     world.submit(&thread, StepOutcome::Waited).unwrap();
     let handed = world.submit(&thread, says("what was done")).unwrap();
-    let base = handed.loaded.thread.value.base.unwrap();
+    let base = handed.loaded.thread.value.base.clone().unwrap();
     assert!(base.parts.len() <= BASE_PARTS_MAX / 2 + 1);
     world.audit();
 }

@@ -89,7 +89,8 @@ impl RunnerFixture {
             .expect("it is created")
             .thread
             .value
-            .id;
+            .id
+            .clone();
         self.threads.push(id.clone());
         id
     }
@@ -115,7 +116,7 @@ impl RunnerFixture {
         let mut change = ThreadChange::new(&loaded, moment);
         let grant = named.map(|amount| ReserveGrant::Exactly(NanoUsd::new(amount)));
         let funds = change.fund_child(grant).unwrap();
-        let number = change.chain.add_child();
+        let number = change.chain_mut().add_child();
         let under = SpawnParent {
             thread: parent,
             chain: &loaded.thread.value.chain,

@@ -319,7 +319,7 @@ fn a_child_below_a_newer_account_keeps_its_run() {
             let kill = family.world.service.signal(thread, "k", &Signal::Kill);
             assert!(kill.is_err_and(|error| error.is_damage()));
         }
-        let holder = |thread: &String| family.load(thread).head.value.holder.unwrap();
+        let holder = |thread: &String| family.load(thread).head.value.holder.clone().unwrap();
         let dead: Vec<String> = threads.iter().map(holder).collect();
         let recovered = family.world.service.recover(&dead, None).unwrap();
         assert_eq!(recovered.closed, Vec::<String>::new());

@@ -78,7 +78,7 @@ impl RepeatingCaller {
                 service.ready(9, cursor.clone(), Some(TOP))
             });
             let due = page.threads.into_iter();
-            children.extend(due.map(|due| due.loaded.thread.value.id));
+            children.extend(due.map(|due| due.loaded.thread.value.id.clone()));
             cursor = page.cursor;
             if cursor.is_none() {
                 return children;

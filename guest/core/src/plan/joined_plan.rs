@@ -13,6 +13,7 @@ use crate::json::{self, FromJson};
 use crate::state::StateDocument;
 use crate::thread::StateRecord;
 use crate::{id, key};
+use std::rc::Rc;
 
 /// Most operations of a commit: the bound of every store, from `wit/storage.wit`.
 pub const COMMIT_OPS_MAX: usize = 1_024;
@@ -77,10 +78,15 @@ impl CommitPlan {
     pub fn join(self, later: Self) -> Result<Self, PlanJoinError> {
         let same_thread = id::key(&self.thread.id) == id::key(&later.thread.id);
         let earlier_entry = self.entry.filter(|_| same_thread);
+        let messages = match later.entry.is_none() && same_thread {
+            true => self.messages,
+            false => later.messages,
+        };
         let joined = Self {
             writes: join_writes(self.writes, later.writes)?,
             closing: self.closing && later.closing,
             entry: later.entry.or(earlier_entry),
+            messages,
             logged: later.logged.or(self.logged),
             thread: later.thread,
             head: later.head,
@@ -150,7 +156,7 @@ impl CommitPlan {
     ) -> Result<(), Error> {
         if let Some(text) = self.written_text(of, name) {
             let unreadable = |error| Error::corrupt(format!("a plan writes {of} {name}: {error}"));
-            record.value = json::read(text).map_err(unreadable)?;
+            record.value = Rc::new(json::read(text).map_err(unreadable)?);
         }
         Ok(())
     }

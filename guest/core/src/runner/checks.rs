@@ -59,7 +59,7 @@ pub(super) fn check_may_start(
     begins: bool,
     ceiling: ThreadCaps,
 ) -> Result<(), Error> {
-    let mut head = loaded.head.value.clone();
+    let mut head = Head::clone(&loaded.head.value);
     if begins {
         begin_run(&mut head);
     }

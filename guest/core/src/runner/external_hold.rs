@@ -294,7 +294,7 @@ pub fn settle(
     if let Some((name, known)) = known {
         let attempt = Attempt {
             bill: Some(digest.clone()),
-            ..known.value.clone()
+            ..Attempt::clone(&known.value)
         };
         change.extra.push(StoreWrite::Put {
             collection: key::SEEN,

@@ -67,7 +67,7 @@ pub fn resume(
     let base = |tip: &LoadedThread| whole_base(tip, &hashes);
     let opened = open_successor(loaded, closing, &base, (moment.ceiling, false), moment.now);
     let mut successor = opened?;
-    let (tip, head) = (&loaded.head.value, &mut successor.loaded.head.value);
+    let (tip, head) = (&loaded.head.value, successor.loaded.head.value_mut());
     head.carried_turns = carried_turns(loaded);
     (head.mail_from, head.mail_to) = (tip.mail_from, tip.mail_to);
     let remembered = remember_key(loaded, &start, &next)?;
@@ -204,9 +204,9 @@ fn close_tip(
         message_preview: preview.unwrap_or_default(),
         reconstructed_turns: carried_turns(loaded),
     }));
-    change.thread.next = Some(next.to_owned());
+    change.thread_mut().next = Some(next.to_owned());
     let last = change.chain.last_child_number();
-    change.chain.spawned = Some(last);
+    change.chain_mut().spawned = Some(last);
     // Its mail is the successor's, and so is what it carried. An end that it has still to pass on
     // is not for children that the successor spawns.
     change.head.carried_spend = None;

@@ -249,7 +249,7 @@ fn raise_caps(change: &mut ThreadChange<'_>, asked: CapRaise) -> Result<(), Erro
     if change.thread.pin.is_none() {
         // The caps are resolved once more at the first start.
         let before = change.thread.overrides.limits;
-        change.thread.overrides.limits = before.overridden_by(caps);
+        change.thread_mut().overrides.limits = before.overridden_by(caps);
     }
     Ok(())
 }

@@ -309,15 +309,16 @@ fn apply_pin(change: &mut ThreadChange<'_>, pin: &PinnedSettings, fresh: Option<
             expect: plan::WriteCondition::Any,
             value: text,
         });
-        change.thread.pin = Some(hash);
-        change.thread.capabilities = pin.capabilities.clone();
-        change.thread.model = pin.model.name.clone();
+        let thread = change.thread_mut();
+        thread.pin = Some(hash);
+        thread.capabilities = pin.capabilities.clone();
+        thread.model = pin.model.name.clone();
         if first {
-            change.thread.limits = pin.limits;
+            thread.limits = pin.limits;
             change.head.limits = pin.limits;
             // The money of a child was fixed when it was spawned.
             if change.chain.above.is_empty() {
-                change.chain.account.limit = pin.limits.spend;
+                change.chain_mut().account.limit = pin.limits.spend;
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::limits::ThreadCaps;
 use crate::plan::{CommitPlan, LoadedThread, StoredRecord, ThreadChange};
 use crate::state::StateDocument;
 use crate::time::UnixTime;
+use std::rc::Rc;
 
 /// The place of a new link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub fn open_successor(
 ) -> Result<LinkSuccessor, Error> {
     let mut after = closing.apply_to(tip)?;
     // The closed tip carries nothing any more; what it carried goes on to the link.
-    after.head.value.carried_spend = tip.head.value.carried_spend;
+    after.head.value_mut().carried_spend = tip.head.value.carried_spend;
     let Some(id) = after.thread.value.next.clone() else {
         let of = &after.thread.value.id;
         return Err(Error::corrupt(format!(
@@ -107,7 +108,7 @@ pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<Com
         outcome: None,
         result: None,
         created: now,
-        ..before.clone()
+        ..ThreadRecord::clone(before)
     };
     if let Some(problem) = thread.find_base_contradiction() {
         let id = &thread.id;
@@ -117,11 +118,11 @@ pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<Com
     let loaded = LoadedThread {
         chain: tip.chain.clone(),
         above: tip.above.clone(),
-        ..absent_thread(thread, head, tip.chain.value.clone())
+        ..absent_thread(thread, head, Rc::clone(&tip.chain.value))
     };
     let moment = creation_context(&loaded, ceiling);
     let mut change = ThreadChange::new(&loaded, moment);
-    change.chain.tip.clone_from(&change.thread.id);
+    change.chain_mut().tip = change.thread.id.clone();
     if !takes_draw {
         let drawn = change.update_accounts(&mut |path| path.start_drawing(ceiling.spend));
         drawn.map_err(no_money_error)?;
@@ -166,15 +167,9 @@ fn loaded_link(created: &CommitPlan, tip: &LoadedThread) -> LoadedThread {
     LoadedThread {
         thread: StoredRecord::absent(created.thread.clone()),
         head: StoredRecord::absent(created.head.clone()),
-        chain: StoredRecord {
-            version: tip.chain.version,
-            value: created.chain.clone(),
-        },
+        chain: StoredRecord::new(tip.chain.version, Rc::clone(&created.chain)),
         above: above
-            .map(|(read, value)| StoredRecord {
-                version: read.version,
-                value: value.clone(),
-            })
+            .map(|(read, value)| StoredRecord::new(read.version, Rc::clone(value)))
             .collect(),
         parent: tip.parent.clone(),
         state: None,
@@ -183,7 +178,7 @@ fn loaded_link(created: &CommitPlan, tip: &LoadedThread) -> LoadedThread {
 
 /// Gives a new thread a state document, which its first entry records.
 pub(crate) fn inherit_state(created: &mut LoadedThread, document: StateDocument) {
-    created.head.value.state = Some(StateSummary::of_inherited(&document));
+    created.head.value_mut().state = Some(StateSummary::of_inherited(&document));
     created.state = Some(StoredRecord::absent(StateRecord::new(document, 0)));
 }
 

@@ -268,8 +268,9 @@ fn moment(commit: &str) -> DecisionContext<'_> {
 /// Returns the plan of the end of a tip that is continued by `next`.
 fn continue_tip(tip: &LoadedThread, next: &str) -> CommitPlan {
     let mut change = ThreadChange::new(tip, moment("00000000000000aa"));
-    change.thread.next = Some(next.to_owned());
-    change.thread.outcome = Some(ThreadStatus::Continued);
+    let thread = change.thread_mut();
+    thread.next = Some(next.to_owned());
+    thread.outcome = Some(ThreadStatus::Continued);
     change.head.status = ThreadStatus::Continued;
     change.head.due = None;
     change.stop_drawing();

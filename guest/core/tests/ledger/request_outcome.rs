@@ -119,7 +119,7 @@ impl TestWorld {
         while let Some(link) = before {
             let loaded = self.store.load(&link);
             spent = spent.saturating_add(loaded.head.value.counters.spend);
-            before = loaded.thread.value.previous;
+            before = loaded.thread.value.previous.clone();
         }
         match spent <= cap {
             true => Ok(()),

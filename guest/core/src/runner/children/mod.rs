@@ -240,7 +240,7 @@ fn spawn_child(
         Err(refusal) => return refused(refusal.to_string()),
     };
     let reserved = grant.and(funds.account.limit);
-    let number = change.chain.add_child();
+    let number = change.chain_mut().add_child();
     let (own, chain) = (change.thread.id.clone(), change.thread.chain.clone());
     let parent = SpawnParent {
         thread: &own,
