@@ -23,7 +23,7 @@ pub use tree_entries::{due_write, is_indexed_as_interrupted, is_tree_entry};
 pub use writes::{StoreWrite, WriteCondition, index_write};
 use writes::{index_delete, push_replacement};
 
-use crate::error::{self, Error};
+use crate::error::{self, Error, ErrorKind};
 use crate::history::{
     AdmittedAttempt, CommitReason, Entry, Event, ProviderRole, RaisedEvent, RunEnd, SettledHold,
     StepAnswer, is_user_text, provider_messages, provider_texts_of,
@@ -225,11 +225,11 @@ impl<'a> ThreadChange<'a> {
     /// Adds the plan of a thread that is created in the same commit.
     ///
     /// # Errors
-    /// [`Error::Exists`] if the commit creates one of this id already, and those of
+    /// `ErrorKind::Exists` if the commit creates one of this id already, and those of
     /// [`CommitPlan::join`].
     pub fn add_created(&mut self, created: CommitPlan) -> Result<(), Error> {
         if self.creates_thread(&created.thread.id) {
-            return Err(Error::Exists(created.thread.id.clone()));
+            return Err(ErrorKind::Exists(created.thread.id.clone()).into());
         }
         self.created = Some(match self.created.take() {
             Some(earlier) => earlier.join(created)?,
@@ -376,7 +376,7 @@ impl<'a> ThreadChange<'a> {
 
     /// The head is behind the base of its thread.
     fn below_base_error(&self) -> Error {
-        Error::Corrupt(format!(
+        Error::corrupt(format!(
             "the head of {} is at version {}, and its base reaches to {}",
             self.thread.id,
             self.loaded.head.value.version,

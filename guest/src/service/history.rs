@@ -228,7 +228,7 @@ impl<P: HostPorts> ThreadService<P> {
             if hash.is_some_and(|hash| hash != Entry::hash_of(&text)) {
                 let (of, id) = (range.thread, &loaded.thread.value.id);
                 let message = format!("version {version} of {of} is not that on which {id} rests");
-                return Err(CoreError::Corrupt(message).into());
+                return Err(CoreError::corrupt(message).into());
             }
             let next = if reverse { version - 1 } else { version + 1 };
             texts.push((version, text));
@@ -250,7 +250,7 @@ impl<P: HostPorts> ThreadService<P> {
         record.map(|record| record.value).ok_or_else(|| {
             let id = &loaded.thread.value.id;
             let message = format!("the thread {key}, on whose entries {id} rests, is missing");
-            CoreError::Corrupt(message).into()
+            CoreError::corrupt(message).into()
         })
     }
 
@@ -512,5 +512,5 @@ pub(super) fn check_on_path(
 }
 
 pub(super) fn missing_entry(thread: &str, version: u64) -> Error {
-    CoreError::Corrupt(format!("version {version} of {thread} is missing")).into()
+    CoreError::corrupt(format!("version {version} of {thread} is missing")).into()
 }

@@ -178,7 +178,7 @@ impl<P: HostPorts> ThreadService<P> {
         let loaded = self.load(thread)?;
         if loaded.has_lost_account() {
             let message = format!("an account above {thread} is missing or cannot be read");
-            return Err(CoreError::Corrupt(message).into());
+            return Err(CoreError::corrupt(message).into());
         }
         Ok(loaded)
     }

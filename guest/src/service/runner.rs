@@ -7,11 +7,11 @@ use super::registry::loaded_from_plan;
 use super::resolve::{keeps_pin, with_policy_caps};
 use super::resume::RunRequest;
 use super::store::DecisionOutcome;
-use super::{Error, ThreadService};
+use super::{Error, ErrorKind, ThreadService};
 use crate::ports::HostPorts;
 use std::rc::Rc;
 use threadkeep_core::continuation::{SummaryRequest, WindowNeeds, summary_request};
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::{Error as CoreError, ErrorKind as CoreErrorKind};
 use threadkeep_core::history::{Entry, provider_messages};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{
@@ -148,7 +148,7 @@ impl<P: HostPorts> ThreadService<P> {
         thread: &str,
         (holder, name): (&str, &str),
     ) -> Result<Option<LoadedThread>, Error> {
-        if !matches!(answer, Err(Error::Core(CoreError::Continued { .. }))) {
+        if !answer.as_ref().is_err_and(Error::is_continued) {
             return Ok(None);
         }
         let tip = self.load(&self.load(thread)?.chain.value.tip)?;
@@ -297,8 +297,7 @@ impl<P: HostPorts> ThreadService<P> {
                 let tip = self.load(&loaded.chain.value.tip)?;
                 let actual = tip.head.value.token;
                 if actual != submission.token {
-                    let expected = submission.token;
-                    return Err(CoreError::Fenced { expected, actual }.into());
+                    return Err(CoreError::fenced(submission.token, actual).into());
                 }
                 self.hand_out_step(DecisionOutcome::Unchanged(Box::new(tip)), 0)
             }
@@ -320,12 +319,7 @@ impl<P: HostPorts> ThreadService<P> {
                 let (expected, actual) = (signal.digest(), item.value.clone());
                 return match expected == actual {
                     true => Ok(CommitDecision::Repeat),
-                    false => Err(CoreError::Conflict {
-                        field: "content",
-                        expected,
-                        actual,
-                    }
-                    .into()),
+                    false => Err(CoreError::conflict("content", expected, actual).into()),
                 };
             }
             if let Signal::Message(message) = signal {
@@ -355,7 +349,10 @@ impl<P: HostPorts> ThreadService<P> {
         });
         if let (Err(error), Some(intent)) = (&done, signal.intent())
             && error.is_damage()
-            && !matches!(error, Error::Core(CoreError::NewerFormat { .. }))
+            && !matches!(
+                error.kind(),
+                ErrorKind::Core(CoreErrorKind::NewerFormat { .. })
+            )
         {
             // It cannot be ended itself; what it spawned is told in its place. Below a record of a
             // newer program nothing is changed: that program ends it, with all that it spawned.
@@ -474,12 +471,7 @@ impl<P: HostPorts> ThreadService<P> {
     ) -> Result<(u64, Vec<String>), Error> {
         if have > until {
             let (expected, actual) = (have.to_string(), until.to_string());
-            return Err(CoreError::Conflict {
-                field: "have",
-                expected,
-                actual,
-            }
-            .into());
+            return Err(CoreError::conflict("have", expected, actual).into());
         }
         let base = loaded.thread.value.base_length();
         if have < base || until - have > ENTRIES_CARRIED_MAX {

@@ -25,7 +25,7 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
 use threadkeep::tenant::Tenant;
 use threadkeep_component::ports::StorageError;
-use threadkeep_component::service::{Error, ThreadService};
+use threadkeep_component::service::{Error, ErrorKind, ThreadService};
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{DecisionInputs, ReplyBlock, StepOutcome, StepSubmission};
@@ -219,9 +219,10 @@ fn start(service: &ThreadService<NativePorts>, child: &str) -> u32 {
     // Pauses differ, or the same two racers would conflict again.
     let own = child.bytes().map(u64::from).sum::<u64>() % 512;
     for repeats in 0..REPEATS_MAX {
-        match service.start(child, None, &holder, &holder, None) {
+        let started = service.start(child, None, &holder, &holder, None);
+        match started.map_err(Error::into_kind) {
             Ok(_) => return repeats,
-            Err(Error::Storage(StorageError::Unavailable(code, _))) if code == "contention" => {
+            Err(ErrorKind::Storage(StorageError::Unavailable(code, _))) if code == "contention" => {
                 std::thread::sleep(Duration::from_micros(u64::from(repeats % 8) * 300 + own));
             }
             Err(error) => panic!("{child}: {error:?}"),

@@ -3,8 +3,8 @@
 use super::fixture::ThreadFamily;
 use crate::runner::fixture::{calls, fails, raise, says};
 use serde_json::{Value, json};
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{DueCall, due_calls, is_revival};
@@ -161,11 +161,13 @@ fn a_refused_raise_names_the_account_above() {
         ..ThreadCaps::NONE
     };
     let refused = family.world.service.signal(&child, "raise", &raise(caps));
-    let Err(Error::Core(CoreError::Exceeded(cause))) = refused else {
+    let Err(ErrorKind::Core(CoreErrorKind::Exceeded(cause))) =
+        refused.as_ref().map_err(Error::kind)
+    else {
         panic!("{refused:?}")
     };
     assert_eq!(cause.code, "spend_exceeded");
-    let account = cause.detail.unwrap().account;
+    let account = cause.detail.as_ref().unwrap().account.clone();
     assert_eq!(account.as_deref(), Some(family.boss.as_str()));
 }
 

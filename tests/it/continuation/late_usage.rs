@@ -5,8 +5,8 @@ use crate::runner::fixture::{RunnerFixture, raise, reply, says, usage, user};
 use std::rc::Rc;
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
@@ -76,7 +76,10 @@ impl LateChain {
         let service = &self.chain.world.service;
         let done = service.submit(&self.first, &self.late, version);
         assert!(
-            matches!(done, Err(Error::Core(CoreError::Fenced { .. }))),
+            matches!(
+                done.as_ref().map_err(Error::kind),
+                Err(ErrorKind::Core(CoreErrorKind::Fenced { .. }))
+            ),
             "{done:?}"
         );
     }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use threadkeep::audit::audit;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::LoadedThread;
@@ -377,8 +377,9 @@ fn wrong_requests_are_refused_by_what_is_wrong() {
     let field = |thread: &str, version, key: &str, change: Option<&str>| match world
         .service
         .fork(thread, version, key, change)
+        .map_err(Error::into_kind)
     {
-        Err(Error::Core(CoreError::Invalid { field, .. })) => field.to_string(),
+        Err(ErrorKind::Core(CoreErrorKind::Invalid { field, .. })) => field.to_string(),
         other => format!("{:?}", other.map(drop)),
     };
     for (thread, version, key, change, expected) in [
@@ -481,7 +482,10 @@ fn what_cannot_be_read_or_written_is_not_forked() {
     let newer = "\"format\":9";
     for (collection, name) in [("thread", "link"), ("head", "link"), ("chain", "root")] {
         let refused = forked(collection, name, "\"format\":1", newer);
-        let newer = matches!(refused, Error::Core(CoreError::NewerFormat { .. }));
+        let newer = matches!(
+            refused.kind(),
+            ErrorKind::Core(CoreErrorKind::NewerFormat { .. })
+        );
         assert!(newer, "{collection}: {refused:?}");
     }
     for (from, to) in [
@@ -490,7 +494,7 @@ fn what_cannot_be_read_or_written_is_not_forked() {
     ] {
         let refused = forked("thread", "link", from, to);
         assert!(
-            matches!(refused, Error::Core(CoreError::Corrupt(_))),
+            matches!(refused.kind(), ErrorKind::Core(CoreErrorKind::Corrupt(_))),
             "{refused:?}"
         );
     }

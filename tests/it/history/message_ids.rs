@@ -3,8 +3,8 @@
 use super::{LoopHost, code};
 use crate::runner::fixture::{RunnerFixture, says};
 use serde_json::{Value, json};
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::history::parse_user;
 use threadkeep_core::runner::Signal;
 
@@ -17,8 +17,8 @@ fn input(id: &str, text: &str) -> String {
 }
 
 fn field<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
-    match result {
-        Err(Error::Core(CoreError::Invalid { field, .. })) => field,
+    match result.map_err(Error::into_kind) {
+        Err(ErrorKind::Core(CoreErrorKind::Invalid { field, .. })) => field,
         other => panic!("{other:?}"),
     }
 }

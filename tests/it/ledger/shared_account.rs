@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::HostPorts;
-use threadkeep_component::service::Error;
 use threadkeep_component::service::ledger::UnresolvedEstimate;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::ledger::Account;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{CallBill, MODEL_MILLIS, OUTPUT_TOKENS_FLOOR, StepOutcome};
@@ -149,8 +149,8 @@ fn a_hold_that_others_leave_no_room_for_is_refused_by_a_code_of_its_own() {
         family.child_without_account("root", thread);
     }
     let first = family.hold("one", 8 * TENTH).unwrap();
-    let code = |refused: Result<_, Error>| match refused {
-        Err(Error::Core(CoreError::Exceeded(cause))) => cause.code,
+    let code = |refused: Result<_, Error>| match refused.map_err(Error::into_kind) {
+        Err(ErrorKind::Core(CoreErrorKind::Exceeded(cause))) => cause.code,
         other => panic!("{other:?}"),
     };
     assert_eq!(code(family.hold("two", 5 * TENTH)), "money_held");

@@ -12,7 +12,7 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::HostPorts;
 use threadkeep_component::service::runner::StepHandle;
 use threadkeep_component::service::{Error, ThreadService};
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::ledger::{ReserveGrant, UnknownBill, Usage};
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
@@ -141,7 +141,7 @@ impl RunnerFixture {
         // A child of its parent's own id contradicts the parent's plan.
         match change.into_head_plan() {
             Ok(plan) => service.commit(&plan).unwrap_or(false),
-            Err(CoreError::Corrupt(_)) => false,
+            Err(error) if matches!(error.kind(), CoreErrorKind::Corrupt(_)) => false,
             Err(error) => panic!("{error}"),
         }
     }

@@ -59,7 +59,7 @@ impl From<PlanJoinError> for Error {
         let problem = error.to_string();
         match error {
             PlanJoinError::Contradiction { .. } | PlanJoinError::GuardedRemoval { .. } => {
-                Self::Corrupt(problem)
+                Self::corrupt(problem)
             }
             PlanJoinError::TooManyOps { .. } | PlanJoinError::TooManyBytes { .. } => {
                 Self::invalid("commit", "", problem)
@@ -102,7 +102,7 @@ impl CommitPlan {
     /// the same chain.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the plan writes a text that is no such record.
+    /// `ErrorKind::Corrupt` if the plan writes a text that is no such record.
     pub fn apply_to(&self, loaded: &LoadedThread) -> Result<LoadedThread, Error> {
         let mut after = loaded.clone();
         let own = loaded.key();
@@ -155,7 +155,7 @@ impl CommitPlan {
         name: &str,
     ) -> Result<(), Error> {
         if let Some(text) = self.written_text(of, name) {
-            let unreadable = |error| Error::Corrupt(format!("a plan writes {of} {name}: {error}"));
+            let unreadable = |error| Error::corrupt(format!("a plan writes {of} {name}: {error}"));
             record.value = Rc::new(json::read(text).map_err(unreadable)?);
         }
         Ok(())
@@ -283,6 +283,7 @@ fn write_bytes(write: &StoreWrite) -> usize {
 mod tests {
     use super::WriteCondition::{Absent, Any, Version};
     use super::*;
+    use crate::error::ErrorKind;
 
     fn put_record(expect: WriteCondition, value: &str) -> StoreWrite {
         StoreWrite::Put {
@@ -439,6 +440,6 @@ mod tests {
         let refused = check_size(&large(bytes));
         assert_eq!(refused, Err(PlanJoinError::TooManyBytes { bytes }));
         let error = Error::from(PlanJoinError::TooManyBytes { bytes });
-        assert!(matches!(error, Error::Invalid { field, .. } if field == "commit"));
+        assert!(matches!(error.kind(), ErrorKind::Invalid { field, .. } if field == "commit"));
     }
 }

@@ -1,6 +1,6 @@
 //! The records of a thread as they were read.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::id;
 use crate::ledger::Account;
 use crate::thread::{ChainRecord, FORMAT, Head, StateRecord, ThreadRecord};
@@ -98,7 +98,7 @@ impl LoadedThread {
     /// due, until a program that knows the format goes on with it.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`] with the first such record.
+    /// `ErrorKind::NewerFormat` with the first such record.
     pub fn check_formats(&self) -> Result<(), Error> {
         let thread = &self.thread.value;
         let own = [
@@ -111,11 +111,12 @@ impl LoadedThread {
         let mut all = own.into_iter().chain(above);
         match all.find(|(.., format)| *format > FORMAT) {
             None => Ok(()),
-            Some((thread, record, format)) => Err(Error::NewerFormat {
+            Some((thread, record, format)) => Err(ErrorKind::NewerFormat {
                 thread: thread.clone(),
                 record,
                 format,
-            }),
+            }
+            .into()),
         }
     }
 

@@ -127,7 +127,7 @@ impl ThreadChange<'_> {
     /// Checks that no recorded movement contradicted the accounts.
     pub(super) fn check_consistent(&self) -> Result<(), Error> {
         match self.contradiction {
-            Some(refusal) => Err(Error::Corrupt(format!(
+            Some(refusal) => Err(Error::corrupt(format!(
                 "the money of {}: {refusal}",
                 self.thread.chain
             ))),

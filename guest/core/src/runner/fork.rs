@@ -41,7 +41,7 @@ impl ForkRequest {
     /// Reads a request; `change` is a JSON object: `{"title"?, "agent"?, "task"?, "limits"?}`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a field that is unknown or not valid.
+    /// `ErrorKind::Invalid` for a field that is unknown or not valid.
     pub fn parse(
         (thread, version): (&str, u64),
         key: &str,
@@ -105,7 +105,7 @@ pub struct ForkPoint<'a> {
 /// `moment` has the operator's caps.
 ///
 /// # Errors
-/// [`Error::Invalid`] for properties that are not valid, or for a version whose path has too many
+/// `ErrorKind::Invalid` for properties that are not valid, or for a version whose path has too many
 /// parts.
 pub fn fork(
     request: &ForkRequest,

@@ -98,7 +98,7 @@ pub enum ChainPlace<'a> {
 /// `random` is at least six hex digits, used where the id is generated.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a draft that is not valid.
+/// `ErrorKind::Invalid` for a draft that is not valid.
 pub fn create(
     draft: &ThreadDraft,
     resolved: ResolvedDraft,

@@ -58,7 +58,7 @@ pub fn open_successor(
     after.head.value_mut().carried_spend = tip.head.value.carried_spend;
     let Some(id) = after.thread.value.next.clone() else {
         let of = &after.thread.value.id;
-        return Err(Error::Corrupt(format!(
+        return Err(Error::corrupt(format!(
             "the plan that closes {of} names no link"
         )));
     };
@@ -84,8 +84,8 @@ pub fn open_successor(
 /// The link is created, due, and goes on with the conversation and the caps of the tip.
 ///
 /// # Errors
-/// [`Error::Continued`] if the thread is not the tip of its chain, [`Error::Exceeded`] if the
-/// account of the chain cannot be opened again, [`Error::Corrupt`] for a base that contradicts
+/// `ErrorKind::Continued` if the thread is not the tip of its chain, `ErrorKind::Exceeded` if the
+/// account of the chain cannot be opened again, `ErrorKind::Corrupt` for a base that contradicts
 /// itself.
 pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<CommitPlan, Error> {
     let ChainLink {
@@ -96,10 +96,7 @@ pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<Com
     } = link;
     let before = &tip.thread.value;
     if id::key(&tip.chain.value.tip) != id::key(&before.id) {
-        return Err(Error::Continued {
-            thread: before.id.clone(),
-            next: tip.chain.value.tip.clone(),
-        });
+        return Err(Error::continued(&before.id, &tip.chain.value.tip));
     }
     id::check_id("id", &id)?;
     let thread = ThreadRecord {
@@ -115,7 +112,7 @@ pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<Com
     };
     if let Some(problem) = thread.find_base_contradiction() {
         let id = &thread.id;
-        return Err(Error::Corrupt(format!("the base of {id} {problem}")));
+        return Err(Error::corrupt(format!("the base of {id} {problem}")));
     }
     let head = continue_head(&thread, &tip.head.value);
     let loaded = LoadedThread {
@@ -192,7 +189,7 @@ fn no_money_error(refusal: LedgerRefusal) -> Error {
         _ => (0, 0),
     };
     let message = refusal.to_string();
-    Error::Exceeded(StatusCause::with_bound(
+    Error::exceeded(StatusCause::with_bound(
         "budget",
         "spend_exceeded",
         message,

@@ -350,8 +350,8 @@ fn a_link_is_created_with_the_end_of_its_tip_and_two_entries_in_one_commit() {
     let refused = link_plan(&before, "other");
     let next = "link".to_owned();
     let thread = "root-0".to_owned();
-    let expected = threadkeep_core::error::Error::Continued { thread, next };
-    assert_eq!(refused, Err(expected));
+    let expected = threadkeep_core::error::ErrorKind::Continued { thread, next };
+    assert_eq!(refused, Err(expected.into()));
     assert_eq!(world.store.text(key::HEAD, "other"), None);
 }
 
