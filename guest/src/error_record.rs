@@ -2,8 +2,8 @@
 //! for a program.
 
 use crate::ports::{CONTRADICTION, LibraryError, StorageError};
-use crate::service::{Error, NEWER_FORMAT};
-use threadkeep_core::error::{CORRUPT_ADVICE, Error as CoreError};
+use crate::service::{Error, ErrorKind, NEWER_FORMAT};
+use threadkeep_core::error::{CORRUPT_ADVICE, ErrorKind as CoreErrorKind};
 use threadkeep_core::id;
 use threadkeep_core::json::ObjectWriter;
 use threadkeep_core::thread::StatusCause;
@@ -37,15 +37,17 @@ pub struct ErrorRecord {
 impl ErrorRecord {
     /// Makes the record of an error of a call that names this thread, if it names one.
     pub fn new(error: Error, called: Option<&str>) -> Self {
-        let mut record = match error {
-            Error::Core(error) => Self::of_core(error),
-            Error::Deleted(thread) => Self {
+        let mut record = match error.into_kind() {
+            ErrorKind::Core(error) => Self::of_core(error),
+            ErrorKind::Deleted(thread) => Self {
                 thread: Some(thread.clone()),
                 ..Self::of_kind("deleted", "", format!("thread {thread} was deleted"), "")
             },
-            Error::Storage(error) => Self::of_storage(error),
-            Error::Library(error) => Self::of_library(error),
-            Error::BadAnswer(message) => Self::of_kind("other", "bad-answer", message, HOST_ADVICE),
+            ErrorKind::Storage(error) => Self::of_storage(error),
+            ErrorKind::Library(error) => Self::of_library(error),
+            ErrorKind::BadAnswer(message) => {
+                Self::of_kind("other", "bad-answer", message, HOST_ADVICE)
+            }
         };
         if record.thread.is_none() {
             record.thread = called.map(|name| id::key(&id::printable_id(name)));
@@ -95,7 +97,7 @@ impl ErrorRecord {
                 problem,
                 nearest,
             } => {
-                return Self::of_core(CoreError::Invalid {
+                return Self::of_core(CoreErrorKind::Invalid {
                     field,
                     value,
                     problem,
@@ -110,9 +112,9 @@ impl ErrorRecord {
         Self::of_kind(kind, &code, message, advice)
     }
 
-    fn of_core(error: CoreError) -> Self {
+    fn of_core(error: CoreErrorKind) -> Self {
         let message = match &error {
-            CoreError::Corrupt(message) => message.clone(),
+            CoreErrorKind::Corrupt(message) => message.clone(),
             error => error.to_string(),
         };
         let (details, advice) = (write_details(&error), error.advice());
@@ -129,34 +131,36 @@ impl ErrorRecord {
 }
 
 /// Returns kind, code and thread of an error.
-fn identify_error(error: CoreError) -> (&'static str, String, Option<String>) {
+fn identify_error(error: CoreErrorKind) -> (&'static str, String, Option<String>) {
     match error {
-        CoreError::Invalid { .. } => ("invalid", String::new(), None),
-        CoreError::NotFound { kind, .. } => ("not-found", kind.to_owned(), None),
-        CoreError::Exists(thread) => ("exists", String::new(), Some(thread)),
-        CoreError::Busy { thread, .. } => ("busy", String::new(), Some(thread)),
-        CoreError::Continued { thread, .. } => ("continued", String::new(), Some(thread)),
-        CoreError::Refused { thread, .. } => ("refused", String::new(), Some(thread)),
-        CoreError::Fenced { .. } => ("fenced", "token".to_owned(), None),
-        CoreError::Conflict { field, .. } => ("conflict", field.to_owned(), None),
-        CoreError::Exceeded(cause) => ("exceeded", cause.code, None),
-        CoreError::NewerFormat { thread, .. } => ("other", NEWER_FORMAT.to_owned(), Some(thread)),
-        CoreError::BrokenChain { code, thread, .. } => {
+        CoreErrorKind::Invalid { .. } => ("invalid", String::new(), None),
+        CoreErrorKind::NotFound { kind, .. } => ("not-found", kind.to_owned(), None),
+        CoreErrorKind::Exists(thread) => ("exists", String::new(), Some(thread)),
+        CoreErrorKind::Busy { thread, .. } => ("busy", String::new(), Some(thread)),
+        CoreErrorKind::Continued { thread, .. } => ("continued", String::new(), Some(thread)),
+        CoreErrorKind::Refused { thread, .. } => ("refused", String::new(), Some(thread)),
+        CoreErrorKind::Fenced { .. } => ("fenced", "token".to_owned(), None),
+        CoreErrorKind::Conflict { field, .. } => ("conflict", field.to_owned(), None),
+        CoreErrorKind::Exceeded(cause) => ("exceeded", cause.code, None),
+        CoreErrorKind::NewerFormat { thread, .. } => {
+            ("other", NEWER_FORMAT.to_owned(), Some(thread))
+        }
+        CoreErrorKind::BrokenChain { code, thread, .. } => {
             let thread = id::key(&id::printable_id(&thread));
             ("corrupt", code.to_owned(), Some(thread))
         }
-        CoreError::Corrupt(_) | CoreError::StateNotLoaded => {
+        CoreErrorKind::Corrupt(_) | CoreErrorKind::StateNotLoaded => {
             ("corrupt", CONTRADICTION.to_owned(), None)
         }
     }
 }
 
 /// Returns the JSON object of what a program may decide by.
-fn write_details(error: &CoreError) -> String {
+fn write_details(error: &CoreErrorKind) -> String {
     let mut details = String::new();
     let mut writer = ObjectWriter::new(&mut details);
     match error {
-        CoreError::Invalid {
+        CoreErrorKind::Invalid {
             field,
             value,
             problem,
@@ -166,33 +170,33 @@ fn write_details(error: &CoreError) -> String {
             writer.add("problem", problem);
             writer.add_present("nearest", nearest);
         }
-        CoreError::NotFound { name, nearest, .. } => {
+        CoreErrorKind::NotFound { name, nearest, .. } => {
             writer.add("name", name).add_present("nearest", nearest);
         }
-        CoreError::Busy { holder, expiry, .. } => {
+        CoreErrorKind::Busy { holder, expiry, .. } => {
             writer.add("holder", holder).add("expiry", expiry);
         }
-        CoreError::Continued { next, .. } => {
+        CoreErrorKind::Continued { next, .. } => {
             writer.add("next", next);
         }
-        CoreError::Refused { status, .. } => {
+        CoreErrorKind::Refused { status, .. } => {
             writer.add("status", status);
         }
-        CoreError::Fenced { expected, actual } => {
+        CoreErrorKind::Fenced { expected, actual } => {
             writer.add("expected", &expected.to_string());
             writer.add("actual", &actual.to_string());
         }
-        CoreError::Conflict {
+        CoreErrorKind::Conflict {
             expected, actual, ..
         } => {
             writer.add("expected", expected).add("actual", actual);
         }
-        CoreError::Exceeded(cause) => add_cause(&mut writer, cause),
-        CoreError::Exists(_)
-        | CoreError::NewerFormat { .. }
-        | CoreError::BrokenChain { .. }
-        | CoreError::Corrupt(_)
-        | CoreError::StateNotLoaded => {}
+        CoreErrorKind::Exceeded(cause) => add_cause(&mut writer, cause),
+        CoreErrorKind::Exists(_)
+        | CoreErrorKind::NewerFormat { .. }
+        | CoreErrorKind::BrokenChain { .. }
+        | CoreErrorKind::Corrupt(_)
+        | CoreErrorKind::StateNotLoaded => {}
     }
     writer.finish();
     details

@@ -26,7 +26,7 @@ pub fn plant_link<P: HostPorts>(service: &ThreadService<P>, tip: &str, link: &st
     let (old_key, link_key) = (loaded.key(), id::key(link));
     let chain = ChainRecord {
         tip: link.to_owned(),
-        ..loaded.chain.value.clone()
+        ..ChainRecord::clone(&loaded.chain.value)
     };
     let root = id::key(chain.tree_root(&old.chain));
     let delete = |collection, key| StoreWrite::Delete { collection, key };

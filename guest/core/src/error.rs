@@ -3,8 +3,8 @@
 //! The cases are the kinds of `error` in `wit/types.wit` that core itself can raise. The errors of
 //! storage belong to the service that loads and commits.
 //!
-//! `Display` is the sentence that a person reads: what was wrong, and where. [`Error::advice`] is
-//! what to do about it.
+//! `Display` is the sentence that a person reads: what was wrong, and where. [`ErrorKind::advice`]
+//! is what to do about it.
 
 use crate::thread::StatusCause;
 use crate::time::UnixTime;
@@ -19,8 +19,16 @@ pub const ECHO_BYTES_MAX: usize = 200;
 const MESSAGE_PART_BYTES_MAX: usize = 800;
 
 /// A refused request. Nothing was written.
+///
+/// It is one word large, because most functions of core may refuse: each result would else be as
+/// large as the largest kind, and would be copied on the way to every caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+#[error(transparent)]
+pub struct Error(Box<ErrorKind>);
+
+/// The kind of a refusal, with what a caller needs to know of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ErrorKind {
     /// An argument, or a file of the library, is not valid.
     #[error("{}", describe_invalid(field, value, problem))]
     Invalid {
@@ -144,7 +152,7 @@ fn describe_invalid(field: &str, value: &str, problem: &str) -> String {
     }
 }
 
-/// Stands in an [`Error::Conflict`] for the version of the pending step where none is pending.
+/// Stands in an [`ErrorKind::Conflict`] for the version of the pending step where none is pending.
 pub(crate) const NO_STEP: &str = "none";
 
 fn describe_conflict(field: &str, expected: &str, actual: &str) -> String {
@@ -163,26 +171,118 @@ fn describe_conflict(field: &str, expected: &str, actual: &str) -> String {
     }
 }
 
+impl From<ErrorKind> for Error {
+    #[cold]
+    #[inline(never)]
+    fn from(kind: ErrorKind) -> Self {
+        Self(Box::new(kind))
+    }
+}
+
 impl Error {
+    /// Returns the kind of the refusal.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0
+    }
+
+    /// Returns the kind of the refusal as a value.
+    pub fn into_kind(self) -> ErrorKind {
+        *self.0
+    }
+
     /// Makes an error for a value that is not allowed.
     pub fn invalid(field: impl Into<String>, value: &str, problem: impl Into<String>) -> Self {
-        Self::Invalid {
-            field: bounded_message(field.into()),
+        Self::invalid_near(field.into(), value, problem.into(), None)
+    }
+
+    /// Makes an error for a name that is not among `names`; it carries the nearest of them.
+    pub fn invalid_name(
+        field: impl Into<String>,
+        value: &str,
+        problem: &str,
+        names: &[&str],
+    ) -> Self {
+        let nearest = threadkeep_units::nearest::nearest(value, names.iter().copied());
+        Self::invalid_near(field.into(), value, problem.to_owned(), nearest)
+    }
+
+    fn invalid_near(field: String, value: &str, problem: String, nearest: Option<&str>) -> Self {
+        let kind = ErrorKind::Invalid {
+            field: bounded_message(field),
             value: cut(value, ECHO_BYTES_MAX).to_owned(),
-            problem: bounded_message(problem.into()),
-            nearest: None,
-        }
+            problem: bounded_message(problem),
+            nearest: nearest.map(str::to_owned),
+        };
+        kind.into()
     }
 
     /// Returns the same error with this value as the one that was probably meant.
     #[must_use]
     pub(crate) fn with_nearest(mut self, place: Option<&str>) -> Self {
-        if let Self::Invalid { nearest, .. } = &mut self {
+        if let ErrorKind::Invalid { nearest, .. } = &mut *self.0 {
             *nearest = place.map(str::to_owned);
         }
         self
     }
 
+    /// Makes an error for a name that the tenant does not have.
+    pub fn not_found(kind: &'static str, name: &str, nearest: Option<String>) -> Self {
+        let name = cut(name, ECHO_BYTES_MAX).to_owned();
+        let kind = ErrorKind::NotFound {
+            kind,
+            name,
+            nearest,
+        };
+        kind.into()
+    }
+
+    /// Makes an error for a thread that has a successor.
+    pub fn continued(thread: &str, next: &str) -> Self {
+        let (thread, next) = (thread.to_owned(), next.to_owned());
+        ErrorKind::Continued { thread, next }.into()
+    }
+
+    /// Makes an error for a token that was replaced.
+    pub fn fenced(expected: u64, actual: u64) -> Self {
+        ErrorKind::Fenced { expected, actual }.into()
+    }
+
+    /// Makes an error for a call that names another value than the stored one.
+    pub fn conflict(field: &'static str, expected: String, actual: String) -> Self {
+        let kind = ErrorKind::Conflict {
+            field,
+            expected,
+            actual,
+        };
+        kind.into()
+    }
+
+    /// Makes an error for what a cap or the budget does not allow.
+    pub fn exceeded(cause: StatusCause) -> Self {
+        ErrorKind::Exceeded(cause).into()
+    }
+
+    /// Makes an error for a link at fault; `problem` goes on after its id.
+    pub fn broken_chain(
+        code: &'static str,
+        thread: impl Into<String>,
+        problem: impl Into<String>,
+    ) -> Self {
+        let kind = ErrorKind::BrokenChain {
+            code,
+            thread: bounded_message(thread.into()),
+            problem: bounded_message(problem.into()),
+        };
+        kind.into()
+    }
+
+    /// Makes an error for stored data that contradict each other.
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        ErrorKind::Corrupt(message.into()).into()
+    }
+}
+
+impl ErrorKind {
     /// Returns what to do about the error, for a person; an empty text where that is not known.
     pub fn advice(&self) -> String {
         let advice = match self {
@@ -215,35 +315,6 @@ impl Error {
         match self.advice() {
             advice if advice.is_empty() => self.to_string(),
             advice => format!("{self}: {advice}"),
-        }
-    }
-
-    /// Makes an error for a link at fault; `problem` goes on after its id.
-    pub fn broken_chain(
-        code: &'static str,
-        thread: impl Into<String>,
-        problem: impl Into<String>,
-    ) -> Self {
-        Self::BrokenChain {
-            code,
-            thread: bounded_message(thread.into()),
-            problem: bounded_message(problem.into()),
-        }
-    }
-
-    /// Makes an error for a name that is not among `names`; it carries the nearest of them.
-    pub fn invalid_name(
-        field: impl Into<String>,
-        value: &str,
-        problem: &str,
-        names: &[&str],
-    ) -> Self {
-        Self::Invalid {
-            field: bounded_message(field.into()),
-            value: cut(value, ECHO_BYTES_MAX).to_owned(),
-            problem: bounded_message(problem.to_owned()),
-            nearest: threadkeep_units::nearest::nearest(value, names.iter().copied())
-                .map(str::to_owned),
         }
     }
 }
@@ -285,7 +356,8 @@ mod tests {
                 "inputs.\u{fffd}\u{fffd}[2J\u{fffd}漢",
             ),
         ] {
-            let Error::Invalid { field, problem, .. } = Error::invalid(given, "", given) else {
+            let error = Error::invalid(given, "", given);
+            let ErrorKind::Invalid { field, problem, .. } = error.kind() else {
                 panic!("it is another")
             };
             assert_eq!((field.as_str(), problem.as_str()), (expected, expected));

@@ -1,6 +1,8 @@
 //! Estimates the tokens of a text that no provider has counted yet: by script, in quarters of a
 //! token.
 
+use crate::json;
+
 /// Most bytes of a text that one estimated token stands for: two characters of three bytes. No
 /// tokenizer makes more than one token of a byte.
 pub const TOKEN_BYTES_MAX: u64 = 6;
@@ -15,13 +17,15 @@ pub const IMAGE_TOKENS: u64 = 2_200;
 /// Estimates the tokens of a text, rounded up. Four ASCII characters, two characters of other
 /// alphabets, or one of anything else (CJK, emoji) make a token.
 pub fn estimate_tokens(text: &str) -> u64 {
-    let (words, rest) = text.as_bytes().as_chunks::<8>();
-    let quarters = |bytes: &[u8]| bytes.iter().map(|byte| quarter_tokens(*byte)).sum::<u64>();
-    let whole = words.iter().map(|word| match word.is_ascii() {
-        true => 8,
-        false => quarters(word),
-    });
-    (whole.sum::<u64>() + quarters(rest)).div_ceil(4)
+    let (mut rest, mut quarters) = (text.as_bytes(), 0_u64);
+    while !rest.is_empty() {
+        let (ascii, others) = rest.split_at(json::count_ascii_bytes(rest));
+        let others = others.iter().take_while(|byte| !byte.is_ascii());
+        rest = &rest[ascii.len() + others.clone().count()..];
+        let counted = others.map(|byte| quarter_tokens(*byte)).sum::<u64>();
+        quarters += ascii.len() as u64 + counted;
+    }
+    quarters.div_ceil(4)
 }
 
 /// Returns the longest beginning of a text that is estimated to have at most `tokens` tokens.
@@ -96,6 +100,31 @@ impl TokenScale {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Text of one script and of several is counted byte by byte, however long its parts are.
+    #[test]
+    fn each_character_counts_by_its_script() {
+        let parts = [
+            "",
+            "a",
+            "plain words of one line",
+            "é",
+            "мир",
+            "\u{1fff}",
+            "漢字",
+            "😀",
+        ];
+        for (one, two) in parts.iter().flat_map(|one| parts.map(|two| (*one, two))) {
+            for times in [1, 7, 40] {
+                let text = [one.repeat(times), two.to_owned(), one.to_owned()].concat();
+                let quarters = text.bytes().map(quarter_tokens).sum::<u64>();
+                assert_eq!(estimate_tokens(&text), quarters.div_ceil(4), "{text}");
+            }
+        }
+        assert_eq!(estimate_tokens("four"), 1);
+        assert_eq!(estimate_tokens("мир"), 2);
+        assert_eq!(estimate_tokens("漢字😀"), 3);
+    }
 
     #[test]
     fn reverted_estimates_are_scaled_to_no_more() {

@@ -17,7 +17,7 @@ pub const COUNT_CAP_MAX: u64 = i32::MAX as u64;
 /// Refuses a number of tokens above [`CAP_MAX`]; `field` is its path in the error.
 ///
 /// # Errors
-/// [`Error::Invalid`].
+/// `ErrorKind::Invalid`.
 pub fn check_tokens(field: &str, tokens: u64) -> Result<(), Error> {
     if tokens <= CAP_MAX {
         return Ok(());
@@ -132,7 +132,7 @@ impl ThreadCaps {
     /// error.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the name of the first such cap.
+    /// `ErrorKind::Invalid` with the name of the first such cap.
     pub fn check(self, field: &str) -> Result<(), Error> {
         let caps = [
             ("turns", self.turns, COUNT_CAP_MAX),

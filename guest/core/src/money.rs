@@ -6,7 +6,7 @@ pub use threadkeep_units::money::{AmountError, NanoUsd};
 /// Checks the cost of one call, as it is reported from outside.
 ///
 /// # Errors
-/// [`Error::Invalid`] for more than [`NanoUsd::BILL_MAX`]; `field` says where.
+/// `ErrorKind::Invalid` for more than [`NanoUsd::BILL_MAX`]; `field` says where.
 pub fn check_bill(field: &str, nanos: u64) -> Result<NanoUsd, Error> {
     let bill = NanoUsd::new(nanos);
     if bill <= NanoUsd::BILL_MAX {

@@ -23,10 +23,10 @@ pub use tree_entries::{due_write, is_indexed_as_interrupted, is_tree_entry};
 pub use writes::{StoreWrite, WriteCondition, index_write};
 use writes::{index_delete, push_replacement};
 
-use crate::error::{self, Error};
+use crate::error::{self, Error, ErrorKind};
 use crate::history::{
     AdmittedAttempt, CommitReason, Entry, Event, ProviderRole, RaisedEvent, RunEnd, SettledHold,
-    StepAnswer, is_user_text, provider_texts_of,
+    StepAnswer, is_user_text, provider_messages, provider_texts_of,
 };
 use crate::json::JsonValue;
 use crate::key;
@@ -39,6 +39,7 @@ use crate::thread::{
 };
 use crate::time::UnixTime;
 use crate::{hash, id};
+use std::rc::Rc;
 
 /// Most bytes of an entry: a stored value, with room for its envelope.
 pub const ENTRY_BYTES_MAX: usize = 1_000_000;
@@ -65,15 +66,17 @@ pub struct CommitPlan {
     /// True if the plan only records the truth about something that has already happened.
     pub closing: bool,
     /// The thread's record afterwards.
-    pub thread: ThreadRecord,
+    pub thread: Rc<ThreadRecord>,
     /// Its head afterwards.
-    pub head: Head,
+    pub head: Rc<Head>,
     /// Its chain afterwards.
-    pub chain: ChainRecord,
+    pub chain: Rc<ChainRecord>,
     /// The chains above it afterwards, as [`LoadedThread::above`].
-    pub above: Vec<ChainRecord>,
+    pub above: Vec<Rc<ChainRecord>>,
     /// The entry that it appends to the history of that thread, if it appends one.
-    pub entry: Option<Entry>,
+    pub entry: Option<Rc<Entry>>,
+    /// The messages that this entry adds to the conversation, as a provider is sent them.
+    pub messages: Vec<String>,
     /// The place of an entry that it appends, if it appends one: it is looked for after an unknown
     /// outcome.
     pub logged: Option<LoggedCommit>,
@@ -109,13 +112,13 @@ pub struct DecisionContext<'a> {
 pub struct ThreadChange<'a> {
     loaded: &'a LoadedThread,
     moment: DecisionContext<'a>,
-    /// The thread's record as changed so far.
-    pub thread: ThreadRecord,
+    /// The thread's record as changed so far; few changes do ([`ThreadChange::thread_mut`]).
+    pub thread: Rc<ThreadRecord>,
     /// The head as changed so far.
-    pub head: Head,
+    pub head: Box<Head>,
     /// The chain as changed so far; its account is changed by [`ThreadChange::update_accounts`].
-    pub chain: ChainRecord,
-    above: Vec<ChainRecord>,
+    pub chain: Rc<ChainRecord>,
+    above: Vec<Rc<ChainRecord>>,
     /// True if the chain draws on its account.
     draws: bool,
     /// Refusal of a charge that an account cannot contradict: the records are corrupt, and nothing
@@ -148,7 +151,8 @@ pub struct ThreadChange<'a> {
     pub closing: bool,
     /// True if the provider has already counted the assistant's message.
     pub counted: bool,
-    sealed: bool,
+    /// Texts of the messages of the events, once they are counted.
+    messages: Option<Vec<String>>,
 }
 
 impl<'a> ThreadChange<'a> {
@@ -157,13 +161,13 @@ impl<'a> ThreadChange<'a> {
         Self {
             loaded,
             moment,
-            thread: loaded.thread.value.clone(),
-            head: loaded.head.value.clone(),
-            chain: loaded.chain.value.clone(),
+            thread: Rc::clone(&loaded.thread.value),
+            head: Box::new(Head::clone(&loaded.head.value)),
+            chain: Rc::clone(&loaded.chain.value),
             above: loaded
                 .above
                 .iter()
-                .map(|above| above.value.clone())
+                .map(|above| Rc::clone(&above.value))
                 .collect(),
             draws: loaded.head.value.status.draws_on_account(),
             contradiction: None,
@@ -181,7 +185,7 @@ impl<'a> ThreadChange<'a> {
             extra: Vec::new(),
             closing: false,
             counted: false,
-            sealed: false,
+            messages: None,
         }
     }
 
@@ -195,6 +199,16 @@ impl<'a> ThreadChange<'a> {
             mail,
             ..Self::new(loaded, moment)
         }
+    }
+
+    /// The thread's record, to be changed.
+    pub fn thread_mut(&mut self) -> &mut ThreadRecord {
+        Rc::make_mut(&mut self.thread)
+    }
+
+    /// The chain, to be changed.
+    pub fn chain_mut(&mut self) -> &mut ChainRecord {
+        Rc::make_mut(&mut self.chain)
     }
 
     /// The thread as it was loaded.
@@ -211,11 +225,11 @@ impl<'a> ThreadChange<'a> {
     /// Adds the plan of a thread that is created in the same commit.
     ///
     /// # Errors
-    /// [`Error::Exists`] if the commit creates one of this id already, and those of
+    /// `ErrorKind::Exists` if the commit creates one of this id already, and those of
     /// [`CommitPlan::join`].
     pub fn add_created(&mut self, created: CommitPlan) -> Result<(), Error> {
         if self.creates_thread(&created.thread.id) {
-            return Err(Error::Exists(created.thread.id));
+            return Err(ErrorKind::Exists(created.thread.id.clone()).into());
         }
         self.created = Some(match self.created.take() {
             Some(earlier) => earlier.join(created)?,
@@ -283,10 +297,9 @@ impl<'a> ThreadChange<'a> {
     /// Adds the messages of the events so far to the request prefix and the context estimate. Later
     /// events must not be messages.
     pub fn count_messages(&mut self) {
-        if self.sealed {
+        if self.messages.is_some() {
             return;
         }
-        self.sealed = true;
         if self.events.iter().any(is_user_text) {
             self.head.asked_version = Some(self.version());
         }
@@ -295,13 +308,16 @@ impl<'a> ThreadChange<'a> {
         if events.any(|(at, event)| is_user_text(event) && !self.lost_mail.contains(&at)) {
             self.head.hand_offs = 0;
         }
+        let mut texts = Vec::new();
         for message in provider_texts_of(self.version(), &self.events) {
             self.head.prefix = hash::sha256(&[&self.head.prefix, &message.json]);
             let assistant = message.role == ProviderRole::Assistant;
             self.head.asked = !assistant;
             self.head
                 .add_message_to_window(&message, self.counted && assistant);
+            texts.push(message.json);
         }
+        self.messages = Some(texts);
     }
 
     /// Returns the SHA-256 of the request that would be sent now.
@@ -323,6 +339,10 @@ impl<'a> ThreadChange<'a> {
         self.check_consistent()?;
         let state = self.record_state()?;
         let entry = self.take_entry(reason, state);
+        debug_assert_eq!(
+            self.messages.as_deref(),
+            Some(&provider_messages(&entry)[..])
+        );
         let text = entry.to_text();
         if text.len() > ENTRY_BYTES_MAX {
             let problem = format!(
@@ -356,7 +376,7 @@ impl<'a> ThreadChange<'a> {
 
     /// The head is behind the base of its thread.
     fn below_base_error(&self) -> Error {
-        Error::Corrupt(format!(
+        Error::corrupt(format!(
             "the head of {} is at version {}, and its base reaches to {}",
             self.thread.id,
             self.loaded.head.value.version,
@@ -369,7 +389,7 @@ impl<'a> ThreadChange<'a> {
     fn push_raised_caps(&mut self) {
         let limits = self.head.limits;
         if limits != self.thread.limits {
-            self.thread.limits = limits;
+            self.thread_mut().limits = limits;
             self.push_event(Event::Raised(RaisedEvent { limits }));
         }
     }
@@ -394,12 +414,17 @@ impl<'a> ThreadChange<'a> {
         self.write_interrupted(&mut writes);
         self.write_own_records(&mut writes);
         writes.append(&mut self.extra);
-        let (entry, logged) = match appended {
+        let (entry, messages, logged) = match appended {
             Some(appended) => {
                 writes.push(appended.append);
-                (Some(appended.entry), Some(appended.logged))
+                let messages = self.messages.take().unwrap_or_default();
+                (
+                    Some(Rc::new(appended.entry)),
+                    messages,
+                    Some(appended.logged),
+                )
             }
-            None => (None, None),
+            None => (None, Vec::new(), None),
         };
         let Self {
             thread,
@@ -414,10 +439,11 @@ impl<'a> ThreadChange<'a> {
             writes,
             closing,
             thread,
-            head,
+            head: Rc::from(head),
             chain,
             above,
             entry,
+            messages,
             logged,
         };
         match created {
@@ -435,7 +461,7 @@ impl<'a> ThreadChange<'a> {
             key::HEAD,
             &key,
             self.loaded.head.version,
-            &self.head,
+            &*self.head,
         );
         let absent = |version: u64| version == 0;
         if self.chain != self.loaded.chain.value || absent(self.loaded.chain.version) {
@@ -444,13 +470,13 @@ impl<'a> ThreadChange<'a> {
                 key::CHAIN,
                 &self.loaded.chain_key(),
                 self.loaded.chain.version,
-                &self.chain,
+                &*self.chain,
             );
         }
         let above = self.loaded.above.iter().zip(&self.above);
         for ((stored, above), root) in above.zip(&self.chain.above) {
             if *above != stored.value {
-                push_replacement(writes, key::CHAIN, &id::key(root), stored.version, above);
+                push_replacement(writes, key::CHAIN, &id::key(root), stored.version, &**above);
             }
         }
         if self.thread != self.loaded.thread.value || absent(self.loaded.thread.version) {
@@ -459,7 +485,7 @@ impl<'a> ThreadChange<'a> {
                 key::THREAD,
                 &key,
                 self.loaded.thread.version,
-                &self.thread,
+                &*self.thread,
             );
         }
     }

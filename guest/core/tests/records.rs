@@ -487,7 +487,7 @@ fn checkpoint(loaded: &LoadedThread, prompt: Option<&str>, entries: &[Entry]) ->
 #[test]
 fn documents_keep_their_bytes() {
     fn with_store_version<T>(value: T) -> StoredRecord<T> {
-        StoredRecord { version: 1, value }
+        StoredRecord::new(1, value)
     }
     let load = |thread: usize, head: usize| LoadedThread {
         thread: with_store_version(json::read(RECORDS[thread].1).unwrap()),

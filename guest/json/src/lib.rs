@@ -16,6 +16,7 @@ mod number;
 mod parse;
 mod primitives;
 mod record;
+mod scan;
 mod surrogates;
 #[cfg(test)]
 mod tests;
@@ -27,8 +28,8 @@ pub use parse::{NUMBER_FIELD, parse};
 pub use record::{
     FromJson, JsonError, ObjectReader, ObjectWriter, ToJson, or_problem, read, read_value, to_text,
 };
+pub use scan::{count_ascii_bytes, count_plain_bytes};
 pub use surrogates::mend_surrogates;
-pub use write::count_plain_bytes;
 
 use std::borrow::Cow;
 

@@ -1,6 +1,7 @@
 //! Escapes of lone surrogates. Writers of JSON in other languages write half of a character where
 //! a text was cut in its middle; such an escape names no character, and no parser of Rust takes it.
 
+use super::scan::find_backslash;
 use std::borrow::Cow;
 
 /// The escape of U+FFFD, which stands for what cannot be told.
@@ -11,12 +12,7 @@ const ESCAPE_BYTES: usize = 6;
 
 /// Returns a JSON text in which each escape of a lone surrogate is one of U+FFFD.
 pub fn mend_surrogates(text: &str) -> Cow<'_, str> {
-    // Every reply and result passes here: one look for backslashes, many bytes at a time.
-    let begins_surrogate = |(place, _)| {
-        let escape: &[u8] = &text.as_bytes()[place..];
-        matches!(escape, [_, b'u', b'd' | b'D', ..])
-    };
-    if !text.match_indices('\\').any(begins_surrogate) {
+    if !has_surrogate_escape(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
     let mut mended = String::with_capacity(text.len());
@@ -44,6 +40,17 @@ pub fn mend_surrogates(text: &str) -> Cow<'_, str> {
     }
     mended.push_str(rest);
     Cow::Owned(mended)
+}
+
+/// Returns true if the text may hold the escape of a surrogate.
+fn has_surrogate_escape(mut rest: &[u8]) -> bool {
+    while let Some(place) = find_backslash(rest) {
+        if let [_, b'u', b'd' | b'D', ..] = rest[place..] {
+            return true;
+        }
+        rest = &rest[place + 1..];
+    }
+    false
 }
 
 /// Returns the UTF-16 unit of the escape `\uXXXX` that a text begins with.

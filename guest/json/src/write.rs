@@ -1,6 +1,7 @@
 //! Writes a tree as text: as short as JSON can be, or indented for people.
 
 use super::number::write_u64;
+use super::scan::count_plain_bytes;
 use super::{JsonObject, JsonValue};
 use std::fmt;
 
@@ -120,23 +121,4 @@ fn write_escape(out: &mut String, byte: u8) {
             out.push(char::from(DIGITS[usize::from(byte & 15)]));
         }
     }
-}
-
-/// Counts the bytes from the beginning that need no escape. It looks at eight at a time, because
-/// every text passes here several times.
-pub fn count_plain_bytes(bytes: &[u8]) -> usize {
-    const ONES: u64 = u64::MAX / 0xff;
-    const HIGH: u64 = ONES << 7;
-    // The highest bit of the lowest byte below `limit` is set, and none if there is no such byte.
-    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word & HIGH;
-    let (words, _) = bytes.as_chunks::<8>();
-    let plain_words = words.iter().take_while(|word| {
-        let word = u64::from_le_bytes(**word);
-        let quote = below(word ^ (ONES * u64::from(b'"')), 1);
-        let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
-        below(word, b' ') | quote | backslash == 0
-    });
-    let start = plain_words.count() * 8;
-    let plain = |byte: &&u8| **byte >= b' ' && **byte != b'"' && **byte != b'\\';
-    start + bytes[start..].iter().take_while(plain).count()
 }

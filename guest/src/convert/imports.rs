@@ -5,10 +5,12 @@ use crate::ports::{LibraryError, RecordDamage, StorageError, StoredItem};
 use threadkeep_core::plan::{StoreWrite, WriteCondition};
 
 pub fn key(collection: &str, name: &str) -> storage::Key {
-    storage::Key {
-        collection: collection.to_owned(),
-        name: name.to_owned(),
-    }
+    owned_key(collection, name.to_owned())
+}
+
+fn owned_key(collection: &str, name: String) -> storage::Key {
+    let collection = collection.to_owned();
+    storage::Key { collection, name }
 }
 
 /// Converts the reason why a store cannot give a record.
@@ -41,7 +43,7 @@ pub fn op(write: StoreWrite) -> storage::Op {
             key: name,
             expect,
         } => storage::Op::Check(storage::CheckOp {
-            key: key(collection, &name),
+            key: owned_key(collection, name),
             expect: expectation(expect),
         }),
         StoreWrite::Put {
@@ -50,14 +52,14 @@ pub fn op(write: StoreWrite) -> storage::Op {
             expect,
             value,
         } => storage::Op::Put(storage::PutOp {
-            key: key(collection, &name),
+            key: owned_key(collection, name),
             expect: expectation(expect),
             value,
         }),
         StoreWrite::Delete {
             collection,
             key: name,
-        } => storage::Op::Delete(key(collection, &name)),
+        } => storage::Op::Delete(owned_key(collection, name)),
         StoreWrite::Append {
             log,
             partition,

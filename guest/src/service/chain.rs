@@ -1,9 +1,11 @@
 //! Chains: their links as JSON, from the first on, a page at a time. The pointers of the links are
 //! walked and checked; nothing else goes by them.
 
-use super::{Error, ThreadService};
+use super::{Error, ErrorKind, ThreadService};
 use crate::ports::HostPorts;
-use threadkeep_core::error::{CHAIN_BROKEN, CHAIN_CYCLE, Error as CoreError};
+use threadkeep_core::error::{
+    CHAIN_BROKEN, CHAIN_CYCLE, Error as CoreError, ErrorKind as CoreErrorKind,
+};
 use threadkeep_core::id;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::LoadedThread;
@@ -61,8 +63,8 @@ impl<P: HostPorts> ThreadService<P> {
     /// page.
     ///
     /// # Errors
-    /// [`CoreError::BrokenChain`] where the links do not lead from the first to the tip, or not by
-    /// the thread.
+    /// `CoreErrorKind::BrokenChain` where the links do not lead from the first to the tip, or not
+    /// by the thread.
     pub fn chain_page(&self, named: &LoadedThread, cursor: Option<&str>) -> Result<String, Error> {
         let mut walk = match cursor {
             None => ChainWalk {
@@ -150,16 +152,14 @@ impl<P: HostPorts> ThreadService<P> {
     pub(super) fn load_link(&self, link: &str) -> Result<LoadedThread, Error> {
         let error = match self.load(link) {
             Ok(link) => return Ok(link),
-            Err(Error::Core(CoreError::NotFound { .. } | CoreError::Invalid { .. })) => {
-                return Err(broken(
-                    CHAIN_BROKEN,
-                    link,
-                    "is a link of it, and is missing",
-                ));
-            }
-            Err(error) => error.into_damage()?,
+            Err(error) => error,
         };
-        let problem = format!("cannot be read: {}", error.message);
+        let problem = match error.kind() {
+            ErrorKind::Core(CoreErrorKind::NotFound { .. } | CoreErrorKind::Invalid { .. }) => {
+                "is a link of it, and is missing".to_owned()
+            }
+            _ => format!("cannot be read: {}", error.into_damage()?.message),
+        };
         Err(broken(CHAIN_BROKEN, link, &problem))
     }
 }

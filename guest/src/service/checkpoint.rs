@@ -155,7 +155,7 @@ impl<P: HostPorts> ThreadService<P> {
         };
         if !newest {
             saved = self.time_at(&loaded, at)?;
-            loaded.head.value.version = at;
+            loaded.head.value_mut().version = at;
         }
         let pin = self.pin_if_any(&loaded)?;
         let overrides = &loaded.thread.value.overrides;

@@ -9,7 +9,7 @@ use super::chain::{broken, check_link};
 use super::store::{CONTENTION, DECISION_TRIES_MAX, find_record};
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage, StorageError};
-use threadkeep_core::error::{CHAIN_BROKEN, Error as CoreError, cut};
+use threadkeep_core::error::{CHAIN_BROKEN, Error as CoreError};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{ChildSnapshot, WaitRequest};
 use threadkeep_core::settings::{WAIT_MILLIS_DEFAULT, WaitCall};
@@ -126,7 +126,7 @@ impl<P: HostPorts> ThreadService<P> {
     /// happen between the reads, too.
     ///
     /// # Errors
-    /// [`CoreError::BrokenChain`] if the tip is missing, is of another chain, or is not its last.
+    /// `CoreErrorKind::BrokenChain` if the tip is missing, is of another chain, or is not its last.
     pub fn load_tip(&self, mut loaded: LoadedThread) -> Result<LoadedThread, Error> {
         let root = loaded.chain_key();
         for _ in 0..DECISION_TRIES_MAX {
@@ -134,7 +134,7 @@ impl<P: HostPorts> ThreadService<P> {
                 check_link(&loaded)?;
                 return Ok(loaded);
             }
-            let tip = loaded.chain.value.tip;
+            let tip = loaded.chain.value.tip.clone();
             loaded = self.load_link(&tip)?;
             if loaded.chain_key() != root {
                 let problem = "is the tip of a chain, and is of another";
@@ -260,10 +260,5 @@ impl<P: HostPorts> ThreadService<P> {
 }
 
 fn child_not_found(thread: &str) -> Error {
-    CoreError::NotFound {
-        kind: "child thread",
-        name: cut(thread, 200).to_owned(),
-        nearest: None,
-    }
-    .into()
+    CoreError::not_found("child thread", thread, None).into()
 }

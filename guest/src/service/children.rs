@@ -3,8 +3,9 @@
 //! A thread reaches the threads of its own chain and those that lie under it. Other threads are
 //! reported as not found, so that their ids are not given away.
 
-use super::{Error, ThreadService};
+use super::{Error, ErrorKind, ThreadService};
 use crate::ports::{HostPorts, LibraryError, StorageError};
+use std::rc::Rc;
 use threadkeep_core::error::{Error as CoreError, cut};
 use threadkeep_core::history::{Entry, Event, Message, MessageRole, escaped_bytes};
 use threadkeep_core::json::ObjectWriter;
@@ -18,9 +19,7 @@ use threadkeep_core::runner::{
 use threadkeep_core::settings::{
     BuiltinCall, PinnedSettings, SpawnCall, WaitCall, is_builtin_tool,
 };
-use threadkeep_core::thread::{
-    ChainRecord, CreatorOverrides, EndIntent, InboxMessage, ThreadDraft,
-};
+use threadkeep_core::thread::{CreatorOverrides, EndIntent, InboxMessage, ThreadDraft};
 use threadkeep_core::{id, key};
 
 impl<P: HostPorts> ThreadService<P> {
@@ -215,31 +214,25 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Loads a thread that this one reaches: of its own chain, or under it.
     fn load_reachable(&self, loaded: &LoadedThread, thread: &str) -> Result<LoadedThread, Error> {
-        let hidden = || {
-            Error::from(CoreError::NotFound {
-                kind: "thread",
-                name: cut(thread, 200).to_owned(),
-                nearest: None,
-            })
-        };
+        let hidden = || Error::from(CoreError::not_found("thread", thread, None));
         let found = match self.load(thread) {
-            Err(Error::Core(CoreError::NotFound { .. })) => return Err(hidden()),
+            Err(error) if error.is_not_found() => return Err(hidden()),
             found => found?,
         };
-        let (own, mut chain) = (&loaded.thread.value.chain, found.chain.value.clone());
+        let (own, mut chain) = (&loaded.thread.value.chain, Rc::clone(&found.chain.value));
         if found.thread.value.chain == *own {
             return Ok(found);
         }
-        while let Some(parent) = chain.parent {
-            if parent == *own {
+        while let Some(parent) = &chain.parent {
+            if parent == own {
                 return Ok(found);
             }
             if chain.depth <= loaded.chain.value.depth {
                 break;
             }
-            let items = self.ports.get(&[(key::CHAIN, &id::key(&parent))])?;
+            let items = self.ports.get(&[(key::CHAIN, &id::key(parent))])?;
             let Some(item) = items.first() else { break };
-            chain = super::store::parse_record::<ChainRecord>(item)?;
+            chain = Rc::new(super::store::parse_record(item)?);
         }
         Err(hidden())
     }
@@ -276,7 +269,7 @@ impl<P: HostPorts> ThreadService<P> {
                 "the open wait of {} is not in its history",
                 loaded.thread.value.id
             );
-            return Err(CoreError::Corrupt(message).into());
+            return Err(CoreError::corrupt(message).into());
         };
         self.load_waiting(loaded, &waits, true).map(Some)
     }
@@ -288,8 +281,8 @@ fn as_answer(text: String) -> PreparedCall {
 
 fn into_related_thread(loaded: LoadedThread) -> RelatedThread {
     RelatedThread {
-        id: loaded.thread.value.id,
-        chain: loaded.thread.value.chain,
+        id: loaded.thread.value.id.clone(),
+        chain: loaded.thread.value.chain.clone(),
         head: loaded.head,
     }
 }
@@ -297,24 +290,27 @@ fn into_related_thread(loaded: LoadedThread) -> RelatedThread {
 /// Turns a refusal into the answer of the call, because the model asked for something it cannot
 /// have. A store that fails is an error of the whole decision.
 fn refusal_as_answer(prepared: Result<PreparedCall, Error>) -> Result<PreparedCall, Error> {
-    let text = match prepared {
+    let error = match prepared {
         Ok(prepared) => return Ok(prepared),
-        Err(Error::Core(error)) => error.to_full_text(),
-        Err(Error::Deleted(thread)) => format!("{thread} was deleted"),
-        Err(Error::Library(LibraryError::Invalid {
+        Err(error) => error.into_kind(),
+    };
+    let text = match error {
+        ErrorKind::Core(kind) => kind.to_full_text(),
+        ErrorKind::Deleted(thread) => format!("{thread} was deleted"),
+        ErrorKind::Library(LibraryError::Invalid {
             field,
             value,
             problem,
             ..
-        })) => format!("{field} {value:?} {problem}"),
-        Err(Error::BadAnswer(message))
-        | Err(Error::Library(
+        }) => format!("{field} {value:?} {problem}"),
+        ErrorKind::BadAnswer(message)
+        | ErrorKind::Library(
             LibraryError::Unavailable(_, message) | LibraryError::Other(_, message),
-        ))
-        | Err(Error::Storage(
+        )
+        | ErrorKind::Storage(
             StorageError::Corrupt(_, message) | StorageError::TooLarge(_, message),
-        )) => message,
-        Err(error @ Error::Storage(_)) => return Err(error),
+        ) => message,
+        kind @ ErrorKind::Storage(_) => return Err(kind.into()),
     };
     Ok(PreparedCall::Answer(text, true))
 }

@@ -93,7 +93,7 @@ impl<P: HostPorts> ThreadService<P> {
         let heads = threads.iter().map(|(loaded, _)| &loaded.head.value);
         // A lease that ends now has not expired yet.
         let waiting = heads.filter(|head| !needs_driver(head, now));
-        let times = waiting.filter_map(due_time);
+        let times = waiting.filter_map(|head| due_time(head));
         let mut next = times.filter(|time| *time >= now).min();
         if cursor.is_none() {
             next = [next, self.next_due_time(&scope, now)?]

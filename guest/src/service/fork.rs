@@ -5,7 +5,7 @@ use super::registry::loaded_from_plan;
 use super::store::{CONTENTION, DECISION_TRIES_MAX};
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, StorageError};
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::{Error as CoreError, ErrorKind as CoreErrorKind};
 use threadkeep_core::history::Entry;
 use threadkeep_core::id;
 use threadkeep_core::ledger::UnknownBill;
@@ -119,7 +119,7 @@ fn carried_entry(thread: &str, version: u64, text: &str) -> Result<Entry, Error>
     let (thread, format) = (thread.to_owned(), entry.format);
     let record = "entry";
     match format > FORMAT {
-        true => Err(CoreError::NewerFormat {
+        true => Err(CoreErrorKind::NewerFormat {
             thread,
             record,
             format,

@@ -4,6 +4,7 @@ use super::blobs::NamedBlobs;
 use super::store::{DecisionOutcome, find_thread_record};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
+use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::hash::sha256;
 use threadkeep_core::history::{
@@ -227,7 +228,7 @@ impl<P: HostPorts> ThreadService<P> {
             if hash.is_some_and(|hash| hash != Entry::hash_of(&text)) {
                 let (of, id) = (range.thread, &loaded.thread.value.id);
                 let message = format!("version {version} of {of} is not that on which {id} rests");
-                return Err(CoreError::Corrupt(message).into());
+                return Err(CoreError::corrupt(message).into());
             }
             let next = if reverse { version - 1 } else { version + 1 };
             texts.push((version, text));
@@ -243,13 +244,13 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Reads the record of a thread whose entries another carries in its base.
-    fn carried_thread(&self, loaded: &LoadedThread, key: &str) -> Result<ThreadRecord, Error> {
+    fn carried_thread(&self, loaded: &LoadedThread, key: &str) -> Result<Rc<ThreadRecord>, Error> {
         let items = self.ports.get(&[(key::THREAD, key)])?;
         let record = find_thread_record(&items, key)?;
         record.map(|record| record.value).ok_or_else(|| {
             let id = &loaded.thread.value.id;
             let message = format!("the thread {key}, on whose entries {id} rests, is missing");
-            CoreError::Corrupt(message).into()
+            CoreError::corrupt(message).into()
         })
     }
 
@@ -371,7 +372,7 @@ impl<P: HostPorts> ThreadService<P> {
             DecisionOutcome::Unchanged(loaded) => {
                 let version = expected.unwrap_or(loaded.head.value.version);
                 let entry = self.entry_after(&loaded, version)?;
-                (loaded.head.value, entry)
+                (loaded.head.value, entry.map(Rc::new))
             }
         };
         let before = expected.unwrap_or(head.version);
@@ -416,7 +417,7 @@ impl<P: HostPorts> ThreadService<P> {
             DecisionOutcome::Committed(plan) => (plan.head, plan.entry),
             DecisionOutcome::Unchanged(loaded) => {
                 let entry = self.newest_own_entry(&loaded)?;
-                (loaded.head.value, entry)
+                (loaded.head.value, entry.map(Rc::new))
             }
         };
         Ok(append_outcome(head.status, entry, &[], head.version))
@@ -444,7 +445,7 @@ impl<P: HostPorts> ThreadService<P> {
 /// that its chain knew already. Users' messages after them came from the inbox.
 fn append_outcome(
     status: ThreadStatus,
-    entry: Option<Entry>,
+    entry: Option<Rc<Entry>>,
     given: &[AppendedEvent],
     before: u64,
 ) -> AppendOutcome {
@@ -452,9 +453,11 @@ fn append_outcome(
     let mut mail = Vec::new();
     if let Some(entry) = entry {
         let count = count_given(&entry.events, given);
-        for event in entry.events.into_iter().skip(count) {
+        for event in entry.events.iter().skip(count) {
             match event {
-                Event::Message(message) if message.role == MessageRole::User => mail.push(message),
+                Event::Message(message) if message.role == MessageRole::User => {
+                    mail.push(message.clone());
+                }
                 _ => {}
             }
         }
@@ -509,5 +512,5 @@ pub(super) fn check_on_path(
 }
 
 pub(super) fn missing_entry(thread: &str, version: u64) -> Error {
-    CoreError::Corrupt(format!("version {version} of {thread} is missing")).into()
+    CoreError::corrupt(format!("version {version} of {thread} is missing")).into()
 }

@@ -9,11 +9,11 @@
 use super::due::is_interrupted;
 use super::runner::StepHandle;
 use super::store::DecisionOutcome;
-use super::{Error, ThreadService};
+use super::{Error, ErrorKind, ThreadService};
 use crate::error_record::ErrorRecord;
 use crate::ports::{HostPorts, RecordDamage, StepPerformer, StorageError};
 use std::mem::take;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::{Error as CoreError, ErrorKind as CoreErrorKind};
 use threadkeep_core::history::parse_user;
 use threadkeep_core::id;
 use threadkeep_core::json::{ObjectWriter, ToJson};
@@ -145,11 +145,7 @@ impl<P: HostPorts + StepPerformer> ThreadService<P> {
         };
         match begun {
             // It waits for a person; the answer says for what.
-            Err(Error::Core(CoreError::Refused { .. } | CoreError::Exceeded(_)))
-                if given == LoopInput::Nothing =>
-            {
-                Ok(None)
-            }
+            Err(error) if given == LoopInput::Nothing && waits_for_person(&error) => Ok(None),
             begun => begun.map(Some),
         }
     }
@@ -216,11 +212,7 @@ impl<P: HostPorts + StepPerformer> ThreadService<P> {
             };
             step = match self.submit_outcome(run, &step, outcome) {
                 Ok(step) => step,
-                // Another holder has the thread, or its run was ended.
-                Err(Error::Core(CoreError::Fenced { .. } | CoreError::Refused { .. })) => {
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
+                Err(error) => return check_run_is_over(error),
             };
             let next = &step.loaded.thread.value.id;
             if thread == run.top && *next != thread {
@@ -250,9 +242,7 @@ impl<P: HostPorts + StepPerformer> ThreadService<P> {
         let mut tries = 1;
         loop {
             match self.submit(thread, &submission, have) {
-                Err(Error::Storage(
-                    StorageError::Unavailable(..) | StorageError::OutcomeUnknown(..),
-                )) if tries < SUBMIT_TRIES_MAX => tries += 1,
+                Err(error) if tries < SUBMIT_TRIES_MAX && may_succeed_later(&error) => tries += 1,
                 done => return done.map_err(bad_answer),
             }
         }
@@ -365,11 +355,7 @@ impl<P: HostPorts + StepPerformer> ThreadService<P> {
                 self.perform_run(run, begun)
             }
             Ok(None) => Ok(()),
-            Err(
-                error @ Error::Storage(
-                    StorageError::Unavailable(..) | StorageError::OutcomeUnknown(..),
-                ),
-            ) => Err(error),
+            Err(error) if may_succeed_later(&error) => Err(error),
             Err(error) => {
                 run.leave(thread, error);
                 Ok(())
@@ -525,12 +511,36 @@ impl InnerLoop<'_> {
 
 /// Returns the error of an import whose answer is refused where it is submitted.
 fn bad_answer(error: Error) -> Error {
-    match error {
-        Error::Core(error @ (CoreError::Invalid { .. } | CoreError::Conflict { .. })) => {
-            Error::BadAnswer(error.to_string())
-        }
-        other => other,
+    match error.kind() {
+        ErrorKind::Core(
+            kind @ (CoreErrorKind::Invalid { .. } | CoreErrorKind::Conflict { .. }),
+        ) => ErrorKind::BadAnswer(kind.to_string()).into(),
+        _ => error,
     }
+}
+
+/// Passes an error on, unless another holder has the thread or its run was ended.
+fn check_run_is_over(error: Error) -> Result<(), Error> {
+    match error.kind() {
+        ErrorKind::Core(CoreErrorKind::Fenced { .. } | CoreErrorKind::Refused { .. }) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Returns true for the refusal of a run that waits for a person.
+fn waits_for_person(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Core(CoreErrorKind::Refused { .. } | CoreErrorKind::Exceeded(_))
+    )
+}
+
+/// Returns true for an error of the store after which the same call may be repeated.
+fn may_succeed_later(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Storage(StorageError::Unavailable(..) | StorageError::OutcomeUnknown(..))
+    )
 }
 
 /// The failure of a call that sent nothing.

@@ -91,17 +91,17 @@ impl<P: HostPorts> ThreadService<P> {
             let seen = self.load_attempt(&attempt_key(loaded, name))?;
             let seen = seen.map(|seen| seen.value);
             if let Some(seen) = &seen {
-                known.set(HoldAdmission::from(seen));
+                known.set(HoldAdmission::from(&**seen));
             }
             let moment = self.with_operator_caps(moment)?;
-            Ok(runner::hold(loaded, seen.as_ref(), &request, moment)?)
+            Ok(runner::hold(loaded, seen.as_deref(), &request, moment)?)
         })?;
         let entry = match done {
             DecisionOutcome::Committed(plan) => plan.entry,
             DecisionOutcome::Unchanged(_) => None,
         };
         let admitted = entry.and_then(|entry| {
-            let admitted = entry.admitted?;
+            let admitted = entry.admitted.as_ref()?;
             Some(HoldAdmission {
                 version: entry.version,
                 amount: admitted.hold.get(),
@@ -132,10 +132,10 @@ impl<P: HostPorts> ThreadService<P> {
         let items = self.ports.get(&[(key::SEEN, name)])?;
         let item = items.first();
         item.map(|item| {
-            Ok(StoredRecord {
-                version: item.version,
-                value: parse_record(item)?,
-            })
+            Ok(StoredRecord::new(
+                item.version,
+                parse_record::<Attempt>(item)?,
+            ))
         })
         .transpose()
     }
@@ -178,7 +178,7 @@ impl<P: HostPorts> ThreadService<P> {
         let loaded = self.load(thread)?;
         if loaded.has_lost_account() {
             let message = format!("an account above {thread} is missing or cannot be read");
-            return Err(CoreError::Corrupt(message).into());
+            return Err(CoreError::corrupt(message).into());
         }
         Ok(loaded)
     }

@@ -60,7 +60,7 @@ impl<P: HostPorts> ThreadService<P> {
                 continue;
             }
             match self.close_run(dead, &loaded) {
-                Ok(true) => recovery.closed.push(loaded.thread.value.id),
+                Ok(true) => recovery.closed.push(loaded.thread.value.id.clone()),
                 Ok(false) => {}
                 Err(error) => {
                     let why = error.into_damage()?;

@@ -37,18 +37,23 @@ pub mod tree;
 use crate::ports::{CONTRADICTION, HostPorts, LibraryError, RecordDamage, StorageError};
 use std::cell::RefCell;
 use std::rc::Rc;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::{Error as CoreError, ErrorKind as CoreErrorKind};
 use threadkeep_core::settings::PinnedSettings;
 
 /// Most pins that a warm instance keeps. A pin never changes, so a turn need not read and parse it
 /// again.
 const PINS_MAX: usize = 8;
 
-/// Errors of the exports.
+/// An error of an export. It is one word large, as core's is, because nearly every function here
+/// may fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Error {
+pub struct Error(Box<ErrorKind>);
+
+/// The kind of an error, with what a caller needs to know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErrorKind {
     /// A refusal of the core.
-    Core(CoreError),
+    Core(CoreErrorKind),
     /// The thread was deleted.
     Deleted(String),
     /// An error of storage.
@@ -65,28 +70,38 @@ pub const NEWER_FORMAT: &str = "newer-format";
 const ID_BYTES: u32 = 8;
 
 impl Error {
+    /// Returns the kind of the error.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0
+    }
+
+    /// Returns the kind of the error as a value.
+    pub fn into_kind(self) -> ErrorKind {
+        *self.0
+    }
+
     /// Returns the problem, if stored data are damaged or missing.
     ///
     /// # Errors
     /// Any other error, unchanged.
     pub fn into_damage(self) -> Result<RecordDamage, Self> {
-        let (code, message) = match self {
-            Self::Core(CoreError::Corrupt(message)) => (CONTRADICTION.to_owned(), message),
-            Self::Core(error @ CoreError::BrokenChain { code, .. }) => {
-                (code.to_owned(), error.to_string())
+        let (code, message) = match self.into_kind() {
+            ErrorKind::Core(CoreErrorKind::Corrupt(message)) => (CONTRADICTION.to_owned(), message),
+            ErrorKind::Core(kind @ CoreErrorKind::BrokenChain { code, .. }) => {
+                (code.to_owned(), kind.to_string())
             }
-            Self::Storage(
+            ErrorKind::Storage(
                 StorageError::Corrupt(code, message) | StorageError::TooLarge(code, message),
             ) => (code, message),
             // A record that cannot be written is as good as damaged to those beside it. Where an
             // index or another record names a thread, it should exist.
-            Self::Core(error @ CoreError::NewerFormat { .. }) => {
-                (NEWER_FORMAT.to_owned(), error.to_string())
+            ErrorKind::Core(kind @ CoreErrorKind::NewerFormat { .. }) => {
+                (NEWER_FORMAT.to_owned(), kind.to_string())
             }
-            Self::Core(error @ CoreError::NotFound { .. }) => {
-                ("not-found".to_owned(), error.to_string())
+            ErrorKind::Core(kind @ CoreErrorKind::NotFound { .. }) => {
+                ("not-found".to_owned(), kind.to_string())
             }
-            other => return Err(other),
+            other => return Err(other.into()),
         };
         Ok(RecordDamage { code, message })
     }
@@ -95,23 +110,56 @@ impl Error {
     pub fn is_damage(&self) -> bool {
         self.clone().into_damage().is_ok()
     }
+
+    /// Returns true if the thread, directive or model does not exist.
+    fn is_not_found(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Core(CoreErrorKind::NotFound { .. }))
+    }
+
+    /// Returns true if the thread has a successor.
+    fn is_continued(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::Core(CoreErrorKind::Continued { .. })
+        )
+    }
+}
+
+impl From<ErrorKind> for Error {
+    #[cold]
+    #[inline(never)]
+    fn from(kind: ErrorKind) -> Self {
+        Self(Box::new(kind))
+    }
 }
 
 impl From<CoreError> for Error {
+    #[cold]
+    #[inline(never)]
     fn from(error: CoreError) -> Self {
-        Self::Core(error)
+        error.into_kind().into()
+    }
+}
+
+impl From<CoreErrorKind> for Error {
+    fn from(kind: CoreErrorKind) -> Self {
+        ErrorKind::Core(kind).into()
     }
 }
 
 impl From<StorageError> for Error {
+    #[cold]
+    #[inline(never)]
     fn from(error: StorageError) -> Self {
-        Self::Storage(error)
+        ErrorKind::Storage(error).into()
     }
 }
 
 impl From<LibraryError> for Error {
+    #[cold]
+    #[inline(never)]
     fn from(error: LibraryError) -> Self {
-        Self::Library(error)
+        ErrorKind::Library(error).into()
     }
 }
 
@@ -143,7 +191,7 @@ impl<P: HostPorts> ThreadService<P> {
     /// Draws the random part of an id, as lower-case hex.
     ///
     /// # Errors
-    /// [`Error::BadAnswer`] for an answer of another form: ids made of it would not be unique.
+    /// [`ErrorKind::BadAnswer`] for an answer of another form: ids made of it would not be unique.
     fn draw_random(&self) -> Result<String, Error> {
         let random = self.ports.random(ID_BYTES);
         let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -154,7 +202,7 @@ impl<P: HostPorts> ThreadService<P> {
             "random.bytes gave {} bytes of text for {ID_BYTES} bytes in lower-case hex",
             random.len()
         );
-        Err(Error::BadAnswer(message))
+        Err(ErrorKind::BadAnswer(message).into())
     }
 
     fn cached_pin(&self, hash: &str) -> Option<Rc<PinnedSettings>> {

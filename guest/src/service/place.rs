@@ -117,8 +117,8 @@ impl<P: HostPorts> ThreadService<P> {
         let parent = chain.parent.as_ref().filter(|parent| valid(parent));
         let parent = parent.map(|parent| id::key(parent));
         let parent_tip = parent.as_ref().and_then(|root| {
-            let tip = self.chain_above(items, root).map(|found| found.value.tip);
-            let tip = tip.filter(valid);
+            let tip = self.chain_above(items, root);
+            let tip = tip.map(|found| found.value.tip.clone()).filter(valid);
             tip.or_else(|| thread.parent.clone().filter(valid))
         });
         ThreadPlace {
@@ -145,10 +145,8 @@ impl<P: HostPorts> ThreadService<P> {
     /// Returns the chain under this key among the items, if it is there and can be read.
     fn chain_above(&self, items: &[StoredItem], root: &str) -> Option<StoredRecord<ChainRecord>> {
         let item = find_item(items, key::CHAIN, root)?;
-        Some(StoredRecord {
-            version: item.version,
-            value: parse_once(&self.remembered.chains, item).ok()?,
-        })
+        let chain = parse_once(&self.remembered.chains, item).ok()?;
+        Some(StoredRecord::new(item.version, chain))
     }
 
     /// Returns the place of a thread, if it is remembered.

@@ -3,7 +3,7 @@
 use super::store::{LoadedPage, check_cursor, parse_record};
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::{Error as CoreError, ErrorKind as CoreErrorKind};
 use threadkeep_core::history::{CommitReason, Event, TitleEvent};
 use threadkeep_core::key;
 use threadkeep_core::plan::{CommitPlan, LoadedThread, StoredRecord, ThreadChange};
@@ -20,18 +20,9 @@ pub type IndexFilter<'a> = Option<(&'static str, &'a str)>;
 /// parent.
 pub fn loaded_from_plan(plan: CommitPlan) -> LoadedThread {
     LoadedThread {
-        thread: StoredRecord {
-            version: 0,
-            value: plan.thread,
-        },
-        head: StoredRecord {
-            version: 0,
-            value: plan.head,
-        },
-        chain: StoredRecord {
-            version: 0,
-            value: plan.chain,
-        },
+        thread: StoredRecord::new(0, plan.thread),
+        head: StoredRecord::new(0, plan.head),
+        chain: StoredRecord::new(0, plan.chain),
         above: Vec::new(),
         parent: None,
         state: None,
@@ -54,7 +45,7 @@ impl<P: HostPorts> ThreadService<P> {
         }
         match self.created_before(draft)? {
             Some(made) => Ok(made),
-            None => Err(CoreError::Exists(plan.thread.id).into()),
+            None => Err(CoreErrorKind::Exists(plan.thread.id.clone()).into()),
         }
     }
 
@@ -125,11 +116,10 @@ impl<P: HostPorts> ThreadService<P> {
             }
             // The entries of a link that was continued are a part of the next one's path.
             if let Some(next) = &loaded.thread.value.next {
-                let (thread, next) = (loaded.thread.value.id.clone(), next.clone());
-                return Err(CoreError::Continued { thread, next }.into());
+                return Err(CoreError::continued(&loaded.thread.value.id, next).into());
             }
             let mut change = ThreadChange::new(loaded, moment);
-            change.thread.title.clone_from(&title);
+            change.thread_mut().title.clone_from(&title);
             let plan = if loaded.head.value.status == ThreadStatus::Running {
                 change.into_head_plan()?
             } else {

@@ -39,7 +39,7 @@ pub struct ParsedRecord<T> {
     /// Its text.
     text: String,
     /// The record of that text.
-    record: T,
+    record: Rc<T>,
 }
 
 /// The entry that holds the calls of an open round.
@@ -103,7 +103,7 @@ impl RememberedRecords {
         rounds.push(RoundEntry {
             thread,
             hash: plan.head.hash.clone(),
-            entry: Rc::new(entry.clone()),
+            entry: Rc::clone(entry),
         });
     }
 
@@ -134,23 +134,23 @@ fn appended_bytes(plan: &CommitPlan, thread: &str) -> usize {
 }
 
 /// Parses a record, unless its text is the one that is remembered under its key.
-pub(super) fn parse_once<T: FromJson + Clone + PartialEq + Debug>(
+pub(super) fn parse_once<T: FromJson + PartialEq + Debug>(
     parsed: &ParsedRecords<T>,
     item: &StoredItem,
-) -> Result<T, Error> {
+) -> Result<Rc<T>, Error> {
     if let Some(record) = known_record(parsed, item) {
         return Ok(record);
     }
-    let record: T = parse_record(item)?;
+    let record: Rc<T> = Rc::new(parse_record(item)?);
     remember_record(parsed, &item.name, &item.value, &record);
     Ok(record)
 }
 
 /// Returns the record that is remembered under the key of an item, if it has the same text.
-fn known_record<T: Clone>(parsed: &ParsedRecords<T>, item: &StoredItem) -> Option<T> {
+fn known_record<T>(parsed: &ParsedRecords<T>, item: &StoredItem) -> Option<Rc<T>> {
     let parsed = parsed.borrow();
     let known = parsed.iter().find(|known| known.name == item.name)?;
-    is_same_text(&known.text, &item.value).then(|| known.record.clone())
+    is_same_text(&known.text, &item.value).then(|| Rc::clone(&known.record))
 }
 
 /// Compares two texts eight bytes at a time: in WebAssembly the comparison of the standard library
@@ -166,7 +166,7 @@ fn is_same_text(one: &str, two: &str) -> bool {
 
 /// Returns the record of this collection and name among the items, if it is there; it is parsed
 /// only if it is not remembered.
-pub(super) fn find_once<T: FromJson + Clone + PartialEq + Debug>(
+pub(super) fn find_once<T: FromJson + PartialEq + Debug>(
     parsed: &ParsedRecords<T>,
     items: &[StoredItem],
     collection: &str,
@@ -175,18 +175,18 @@ pub(super) fn find_once<T: FromJson + Clone + PartialEq + Debug>(
     let Some(item) = find_item(items, collection, name) else {
         return Ok(None);
     };
-    let (version, value) = (item.version, parse_once(parsed, item)?);
-    Ok(Some(StoredRecord { version, value }))
+    let record = parse_once(parsed, item)?;
+    Ok(Some(StoredRecord::new(item.version, record)))
 }
 
 /// Remembers a record and its text in place of an earlier text of its key.
-fn remember_record<T: FromJson + Clone + PartialEq + Debug>(
+fn remember_record<T: FromJson + PartialEq + Debug>(
     parsed: &ParsedRecords<T>,
     name: &str,
     text: &str,
-    record: &T,
+    record: &Rc<T>,
 ) {
-    debug_assert_eq!(json::read::<T>(text).as_ref(), Ok(record));
+    debug_assert_eq!(json::read::<T>(text).as_ref(), Ok(&**record));
     let mut parsed = parsed.borrow_mut();
     let known = parsed.iter().position(|known| known.name == name);
     let oldest = (parsed.len() >= RECORDS_MAX).then_some(0);
@@ -197,7 +197,7 @@ fn remember_record<T: FromJson + Clone + PartialEq + Debug>(
         parsed.push(ParsedRecord {
             name: name.to_owned(),
             text: text.to_owned(),
-            record: record.clone(),
+            record: Rc::clone(record),
         });
     }
 }

@@ -1,11 +1,11 @@
 //! Resolves the settings of a thread: directive, model, tools and policy from the library, fixed in
 //! a pin.
 
-use super::{Error, ThreadService};
+use super::{Error, ErrorKind, ThreadService};
 use crate::ports::{HostPorts, LibraryError};
 use std::rc::Rc;
 use threadkeep_core::continuation::usage_json;
-use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
+use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::json::{JsonObject, JsonValue};
 use threadkeep_core::plan::{DecisionContext, LoadedThread};
 use threadkeep_core::settings::{
@@ -111,7 +111,7 @@ impl<P: HostPorts> ThreadService<P> {
         loaded: &LoadedThread,
     ) -> Result<(Rc<PinnedSettings>, String), Error> {
         let thread = &loaded.thread.value;
-        let missing = || CoreError::Corrupt(format!("the pin of {} is missing", thread.id));
+        let missing = || CoreError::corrupt(format!("the pin of {} is missing", thread.id));
         let hash = thread.pin.as_deref().ok_or_else(missing)?;
         let name = key::join(&[&id::key(&thread.chain), hash]);
         let items = self.ports.get(&[(key::PIN, &name)])?;
@@ -210,7 +210,13 @@ impl<P: HostPorts> ThreadService<P> {
     fn models(&self, own: &str, summary: Option<&str>) -> Result<(Model, Option<Model>), Error> {
         let names: Vec<&str> = [own].into_iter().chain(summary).collect();
         let documents = match self.documents("model", &names) {
-            Err(Error::Library(LibraryError::Invalid { .. })) if summary == Some(SUMMARY_TIER) => {
+            Err(error)
+                if summary == Some(SUMMARY_TIER)
+                    && matches!(
+                        error.kind(),
+                        ErrorKind::Library(LibraryError::Invalid { .. })
+                    ) =>
+            {
                 self.documents("model", &[own])?
             }
             documents => documents?,
@@ -298,7 +304,7 @@ impl<P: HostPorts> ThreadService<P> {
                 documents.len(),
                 names.len()
             );
-            return Err(Error::BadAnswer(message));
+            return Err(ErrorKind::BadAnswer(message).into());
         }
         Ok(documents)
     }
@@ -307,12 +313,7 @@ impl<P: HostPorts> ThreadService<P> {
         let names = self.ports.library_names(kind)?;
         let nearest = threadkeep_units::nearest::nearest(name, names.iter().map(String::as_str))
             .map(str::to_owned);
-        Ok(CoreError::NotFound {
-            kind,
-            name: cut(name, ECHO_BYTES_MAX).to_owned(),
-            nearest,
-        }
-        .into())
+        Ok(CoreError::not_found(kind, name, nearest).into())
     }
 }
 

@@ -84,15 +84,13 @@ impl<P: HostPorts> ThreadService<P> {
             };
             match done {
                 // It was continued since it was read.
-                Err(Error::Core(CoreError::Continued { .. })) => {}
+                Err(error) if error.is_continued() => {}
                 Ok(begun) if ended => return Ok(with_resumption(begun, &named)),
                 done => return done,
             }
         }
-        Err(Error::Storage(StorageError::Unavailable(
-            CONTENTION.into(),
-            format!("others kept going on with {thread}: repeat the call"),
-        )))
+        let message = format!("others kept going on with {thread}: repeat the call");
+        Err(StorageError::Unavailable(CONTENTION.into(), message).into())
     }
 
     /// Creates the successor of a tip that has ended, and begins its run.
@@ -134,21 +132,15 @@ impl<P: HostPorts> ThreadService<P> {
         made.format.refuse_newer(&made.thread, "resume key")?;
         let digest = request.to_start(DecisionInputs::default()).digest();
         if made.draft != digest {
-            return Err(Error::Core(CoreError::Conflict {
-                field: "input",
-                expected: digest,
-                actual: made.draft,
-            }));
+            return Err(CoreError::conflict("input", digest, made.draft).into());
         }
         let made = self.load(&made.thread)?;
         if runner::is_repeated_start(&made.head.value, request.holder, request.name) {
             return Ok(Some(made));
         }
         let thread = &made.thread.value;
-        Err(Error::Core(CoreError::Continued {
-            thread: thread.previous.clone().unwrap_or_default(),
-            next: thread.id.clone(),
-        }))
+        let previous = thread.previous.as_deref().unwrap_or_default();
+        Err(CoreError::continued(previous, &thread.id).into())
     }
 }
 

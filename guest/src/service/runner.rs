@@ -7,11 +7,11 @@ use super::registry::loaded_from_plan;
 use super::resolve::{keeps_pin, with_policy_caps};
 use super::resume::RunRequest;
 use super::store::DecisionOutcome;
-use super::{Error, ThreadService};
+use super::{Error, ErrorKind, ThreadService};
 use crate::ports::HostPorts;
 use std::rc::Rc;
 use threadkeep_core::continuation::{SummaryRequest, WindowNeeds, summary_request};
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::{Error as CoreError, ErrorKind as CoreErrorKind};
 use threadkeep_core::history::{Entry, provider_messages};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{
@@ -148,7 +148,7 @@ impl<P: HostPorts> ThreadService<P> {
         thread: &str,
         (holder, name): (&str, &str),
     ) -> Result<Option<LoadedThread>, Error> {
-        if !matches!(answer, Err(Error::Core(CoreError::Continued { .. }))) {
+        if !answer.as_ref().is_err_and(Error::is_continued) {
             return Ok(None);
         }
         let tip = self.load(&self.load(thread)?.chain.value.tip)?;
@@ -297,8 +297,7 @@ impl<P: HostPorts> ThreadService<P> {
                 let tip = self.load(&loaded.chain.value.tip)?;
                 let actual = tip.head.value.token;
                 if actual != submission.token {
-                    let expected = submission.token;
-                    return Err(CoreError::Fenced { expected, actual }.into());
+                    return Err(CoreError::fenced(submission.token, actual).into());
                 }
                 self.hand_out_step(DecisionOutcome::Unchanged(Box::new(tip)), 0)
             }
@@ -320,12 +319,7 @@ impl<P: HostPorts> ThreadService<P> {
                 let (expected, actual) = (signal.digest(), item.value.clone());
                 return match expected == actual {
                     true => Ok(CommitDecision::Repeat),
-                    false => Err(CoreError::Conflict {
-                        field: "content",
-                        expected,
-                        actual,
-                    }
-                    .into()),
+                    false => Err(CoreError::conflict("content", expected, actual).into()),
                 };
             }
             if let Signal::Message(message) = signal {
@@ -355,7 +349,10 @@ impl<P: HostPorts> ThreadService<P> {
         });
         if let (Err(error), Some(intent)) = (&done, signal.intent())
             && error.is_damage()
-            && !matches!(error, Error::Core(CoreError::NewerFormat { .. }))
+            && !matches!(
+                error.kind(),
+                ErrorKind::Core(CoreErrorKind::NewerFormat { .. })
+            )
         {
             // It cannot be ended itself; what it spawned is told in its place. Below a record of a
             // newer program nothing is changed: that program ends it, with all that it spawned.
@@ -396,18 +393,22 @@ impl<P: HostPorts> ThreadService<P> {
         done: DecisionOutcome,
         have: u64,
     ) -> Result<StepHandle, Error> {
-        let (loaded, entry, concerns_others) = match done {
+        let (loaded, entry, own, concerns_others) = match done {
             DecisionOutcome::Committed(mut plan) => {
                 let (entry, others) = (plan.entry.take(), plan.concerns_other_threads());
-                (loaded_from_plan(*plan), entry, others)
+                let own = entry.as_ref().map(|entry| {
+                    let messages = std::mem::take(&mut plan.messages);
+                    (entry.version, messages)
+                });
+                (loaded_from_plan(*plan), entry, own, others)
             }
             // It is not known any more if the commit before concerned other threads.
-            DecisionOutcome::Unchanged(loaded) => (*loaded, None, true),
+            DecisionOutcome::Unchanged(loaded) => (*loaded, None, None, true),
         };
         let pin = self.pin_if_any(&loaded)?;
         let read;
         let round = match (&loaded.head.value.round, &entry) {
-            (Some(round), Some(entry)) if round.version == entry.version => Some(entry),
+            (Some(round), Some(entry)) if round.version == entry.version => Some(&**entry),
             (Some(_), _) => {
                 read = self.round(&loaded)?;
                 read.as_deref()
@@ -419,9 +420,7 @@ impl<P: HostPorts> ThreadService<P> {
         let summary = self.summary_to_ask(&loaded, &step, pin.as_deref())?;
         let (since, messages) = match step.kind {
             Some(StepKind::CallLlm) if summary.is_some() => (0, Vec::new()),
-            Some(StepKind::CallLlm) => {
-                self.messages_to_carry(&loaded, have, step.version, entry)?
-            }
+            Some(StepKind::CallLlm) => self.messages_to_carry(&loaded, have, step.version, own)?,
             _ => (0, Vec::new()),
         };
         Ok(StepHandle {
@@ -468,23 +467,18 @@ impl<P: HostPorts> ThreadService<P> {
         loaded: &LoadedThread,
         have: u64,
         until: u64,
-        entry: Option<Entry>,
+        own: Option<(u64, Vec<String>)>,
     ) -> Result<(u64, Vec<String>), Error> {
         if have > until {
             let (expected, actual) = (have.to_string(), until.to_string());
-            return Err(CoreError::Conflict {
-                field: "have",
-                expected,
-                actual,
-            }
-            .into());
+            return Err(CoreError::conflict("have", expected, actual).into());
         }
         let base = loaded.thread.value.base_length();
         if have < base || until - have > ENTRIES_CARRIED_MAX {
             return Ok((until, Vec::new()));
         }
         let mut texts = Vec::new();
-        let own = entry.as_ref().filter(|entry| entry.version == until);
+        let own = own.filter(|(version, _)| *version == until);
         let read_to = if own.is_some() { until - 1 } else { until };
         if read_to > have {
             let count = (read_to - have) as u32;
@@ -497,8 +491,8 @@ impl<P: HostPorts> ThreadService<P> {
                 texts.extend(provider_messages(&Entry::from_text(&text)?));
             }
         }
-        if let Some(entry) = own {
-            texts.extend(provider_messages(entry));
+        if let Some((_, messages)) = own {
+            texts.extend(messages);
         }
         Ok((have, texts))
     }

@@ -8,6 +8,7 @@ use super::history::{check_on_path, missing_entry, thread_path};
 use super::store::find_record;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
+use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::hash::sha256_text;
 use threadkeep_core::history::{Entry, closed_calls};
@@ -68,6 +69,7 @@ impl<P: HostPorts> ThreadService<P> {
         let record: Option<StoredRecord<StateRecord>> = find_record(&items, key::STATE, &own)?;
         let id = &loaded.thread.value.id;
         let record = record.ok_or_else(|| missing_state(id))?.value;
+        let record = Rc::unwrap_or_clone(record);
         if record.version != summary.version {
             return Ok(None);
         }
@@ -115,7 +117,7 @@ impl<P: HostPorts> ThreadService<P> {
             applied.map_err(|problem| {
                 let problem =
                     format!("version {version} of {owner} changes its state by {problem}");
-                CoreError::Corrupt(problem)
+                CoreError::corrupt(problem)
             })?;
             check_hash(owner, *version, change, &document)?;
         }
@@ -150,7 +152,7 @@ impl<P: HostPorts> ThreadService<P> {
         let line = read.into_iter().find(|(position, _)| *position == at);
         let wrong = |problem: &str| {
             let message = format!("line {at} of the states of {owner} {problem}");
-            Error::Core(CoreError::Corrupt(message))
+            Error::from(CoreError::corrupt(message))
         };
         let (_, text) = line.ok_or_else(|| wrong("is missing"))?;
         let line: StateRecord =
@@ -164,7 +166,7 @@ impl<P: HostPorts> ThreadService<P> {
 }
 
 fn missing_state(thread: &str) -> Error {
-    CoreError::Corrupt(format!("the state record of {thread} is missing")).into()
+    CoreError::corrupt(format!("the state record of {thread} is missing")).into()
 }
 
 /// Refuses a document that is not the one that its entry made.
@@ -178,7 +180,7 @@ fn check_hash(
         true => Ok(()),
         false => {
             let message = format!("the state of {thread} is not what version {version} made it");
-            Err(CoreError::Corrupt(message).into())
+            Err(CoreError::corrupt(message).into())
         }
     }
 }

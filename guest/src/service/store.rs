@@ -3,11 +3,11 @@
 use super::place::{ThreadPlace, find_parent};
 use super::registry::loaded_from_plan;
 use super::remembered_records::find_once;
-use super::{Error, ThreadService};
+use super::{Error, ErrorKind, ThreadService};
 use crate::ports::{HostPorts, RecordDamage, StorageError, StoredItem};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
+use threadkeep_core::error::{Error as CoreError, ErrorKind as CoreErrorKind};
 use threadkeep_core::history::Entry;
 use threadkeep_core::json::{self, FromJson};
 use threadkeep_core::ledger::UnknownBill;
@@ -81,10 +81,11 @@ impl NamePage {
 /// Parses a stored text as a record.
 pub fn parse_record<T: FromJson>(item: &StoredItem) -> Result<T, Error> {
     json::read(&item.value).map_err(|e| {
-        Error::Core(CoreError::Corrupt(format!(
+        let message = format!(
             "the record {} {:?} cannot be read: {e}",
             item.collection, item.name
-        )))
+        );
+        CoreError::corrupt(message).into()
     })
 }
 
@@ -106,12 +107,7 @@ pub fn find_record<T: FromJson>(
     name: &str,
 ) -> Result<Option<StoredRecord<T>>, Error> {
     find_item(items, collection, name)
-        .map(|item| {
-            Ok(StoredRecord {
-                version: item.version,
-                value: parse_record(item)?,
-            })
-        })
+        .map(|item| Ok(StoredRecord::new(item.version, parse_record::<T>(item)?)))
         .transpose()
 }
 
@@ -173,7 +169,7 @@ fn check_records(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Res
 }
 
 fn corrupt_record(key: &str, what: &str) -> Error {
-    CoreError::Corrupt(format!("the record of the thread {key} {what}")).into()
+    CoreError::corrupt(format!("the record of the thread {key} {what}")).into()
 }
 
 /// Returns names of one collection in order. No name is there twice. The sorts of the standard
@@ -185,14 +181,7 @@ pub fn order_names(names: Vec<String>) -> Vec<String> {
 }
 
 fn not_found(thread: &str, nearest: Option<String>) -> Error {
-    let name = cut(thread, ECHO_BYTES_MAX).to_owned();
-    let kind = "thread";
-    CoreError::NotFound {
-        kind,
-        name,
-        nearest,
-    }
-    .into()
+    CoreError::not_found("thread", thread, nearest).into()
 }
 
 impl<P: HostPorts> ThreadService<P> {
@@ -234,7 +223,7 @@ impl<P: HostPorts> ThreadService<P> {
             let Some(chain) = chain else {
                 if root == place.root {
                     let message = format!("the chain record of {thread} is missing");
-                    return Err(CoreError::Corrupt(message).into());
+                    return Err(CoreError::corrupt(message).into());
                 }
                 place = Rc::new(ThreadPlace::of_root(&root));
                 continue;
@@ -492,7 +481,9 @@ impl<P: HostPorts> ThreadService<P> {
                 unknown_bill: UnknownBill::Estimate,
             };
             let decided = match decide(&loaded, moment) {
-                Err(Error::Core(CoreError::StateNotLoaded)) => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Core(CoreErrorKind::StateNotLoaded)) =>
+                {
                     if !self.load_state(&mut loaded)? {
                         continue;
                     }
@@ -508,7 +499,7 @@ impl<P: HostPorts> ThreadService<P> {
                 // The window is given where it is asked for: see `with_window_if_asked`.
                 CommitDecision::NeedsWindow(_) => {
                     let message = format!("a decision about {thread} asked twice for its window");
-                    return Err(CoreError::Corrupt(message).into());
+                    return Err(CoreError::corrupt(message).into());
                 }
                 CommitDecision::CommitThenFail(plan, error) => (plan, Some(error)),
             };
@@ -521,18 +512,18 @@ impl<P: HostPorts> ThreadService<P> {
                     };
                 }
                 Ok(false) => {}
-                Err(Error::Storage(StorageError::QuotaExceeded(_, message)))
-                    if closes && !plan.closing && full.is_none() =>
-                {
-                    full = Some(message);
-                }
-                Err(error) => return Err(error),
+                Err(error) => match error.into_kind() {
+                    ErrorKind::Storage(StorageError::QuotaExceeded(_, message))
+                        if closes && !plan.closing && full.is_none() =>
+                    {
+                        full = Some(message);
+                    }
+                    kind => return Err(kind.into()),
+                },
             }
         }
-        Err(Error::Storage(StorageError::Unavailable(
-            CONTENTION.into(),
-            format!("other writers kept changing {thread}: repeat the call"),
-        )))
+        let message = format!("other writers kept changing {thread}: repeat the call");
+        Err(StorageError::Unavailable(CONTENTION.into(), message).into())
     }
 
     /// Commits a plan; returns true if it is written, false after a conflict. If the outcome is
@@ -559,10 +550,8 @@ impl<P: HostPorts> ThreadService<P> {
             }
             doubt = Some(unknown);
         }
-        Err(Error::Storage(StorageError::OutcomeUnknown(
-            "outcome".into(),
-            "commits keep an unknown outcome".into(),
-        )))
+        let message = "commits keep an unknown outcome".into();
+        Err(StorageError::OutcomeUnknown("outcome".into(), message).into())
     }
 
     /// Resolves an unknown outcome by the entry that the plan names: true if it is this commit's

@@ -137,7 +137,7 @@ impl<P: HostPorts> ThreadService<P> {
                     told_chains.changed |= matches!(done, DecisionOutcome::Committed(_));
                     let now = done.into_loaded();
                     if now.head.value.sweep.is_some() {
-                        told_chains.owing.push(now.thread.value.id);
+                        told_chains.owing.push(now.thread.value.id.clone());
                     }
                 }
                 Err(error) => unreadable.push((key.clone(), error.into_damage()?)),

@@ -98,7 +98,7 @@ impl<P: HostPorts> ThreadService<P> {
                 return Err(CoreError::invalid("at", &at.to_string(), problem).into());
             }
             let updated = self.time_at(&loaded, at)?;
-            let head = &mut loaded.head.value;
+            let head = loaded.head.value_mut();
             (head.version, head.updated, head.session) = (at, updated, None);
         }
         let text = match what {

@@ -146,10 +146,8 @@ impl<P: HostPorts> ThreadService<P> {
         let top = id::key(thread);
         match self.load(thread) {
             Ok(loaded) => Ok(loaded.chain_key()),
-            Err(missing @ Error::Core(CoreError::NotFound { .. }))
-                if self.level_below_lost(&top)?.is_none() =>
-            {
-                Err(missing)
+            Err(error) if error.is_not_found() && self.level_below_lost(&top)?.is_none() => {
+                Err(error)
             }
             Err(error) => error.into_damage().map(|_| top),
         }

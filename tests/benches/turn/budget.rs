@@ -53,7 +53,13 @@ impl NativeRun {
             directive: Some(DIRECTIVE_NAME.to_owned()),
             ..ThreadDraft::default()
         };
-        let root = service.create(&draft).expect("created").thread.value.id;
+        let root = service
+            .create(&draft)
+            .expect("created")
+            .thread
+            .value
+            .id
+            .clone();
         let links = [root.clone(), format!("{root}-2"), format!("{root}-3")];
         for pair in links.windows(2) {
             plant_link(&service, &pair[0], &pair[1]);

@@ -38,7 +38,13 @@ impl NativeRun {
             },
             ..ThreadDraft::default()
         };
-        let thread = service.create(&draft).expect("created").thread.value.id;
+        let thread = service
+            .create(&draft)
+            .expect("created")
+            .thread
+            .value
+            .id
+            .clone();
         Self::start_thread(service, thread)
     }
 

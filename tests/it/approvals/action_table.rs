@@ -55,7 +55,7 @@ fn suspended_for(world: &mut RunnerFixture, reason: &str) -> String {
         _ => begin(world, "work", &[("ask", "{}")]),
     };
     let head = world.service.load(&thread).unwrap().head.value;
-    let cause = head.cause.expect("it is suspended");
+    let cause = head.cause.clone().expect("it is suspended");
     assert_eq!(
         (world.status(&thread).as_str(), &*cause.reason),
         ("suspended", reason)
@@ -87,7 +87,7 @@ fn act(world: &mut RunnerFixture, thread: &str, action: &str) -> Result<String, 
         _ => {
             let version = world.service.load(thread)?.head.value.version;
             let forked = world.service.fork(thread, version, "f", None)?;
-            return Ok(forked.thread.value.id);
+            return Ok(forked.thread.value.id.clone());
         }
     };
     world.service.signal(thread, "s", &signal)?;

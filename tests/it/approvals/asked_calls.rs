@@ -7,7 +7,7 @@ use super::fixture::{
 use crate::resumes::fixture::{core_error, newest_events, sent_messages};
 use crate::runner::fixture::{RunnerFixture, calls, says, user};
 use serde_json::Value;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::history::{Event, parse_user};
 use threadkeep_core::runner::{Signal, ToolState};
 use threadkeep_core::thread::StepKind;
@@ -18,7 +18,7 @@ fn approved_call_is_handed_out_once_and_the_run_ends() {
     let thread = begin(&mut world, "work", &[("ask", r#"{"to":"all"}"#)]);
     assert_asks(&world, &thread, &["call_2_0"]);
     let head = world.service.load(&thread).unwrap().head.value;
-    let message = head.cause.unwrap().message;
+    let message = head.cause.clone().unwrap().message;
     assert_eq!(
         message,
         "call_2_0 (ask) waits for a decision: approve, deny or answer"
@@ -133,7 +133,7 @@ fn start_without_a_decision_is_refused_and_names_the_calls() {
     let thread = begin(&mut world, "work", &[("ask", "{}"), ("ask", "{}")]);
     for input in [None, Some("go on")] {
         match core_error(world.start(&thread, input)) {
-            CoreError::Refused { status, advice, .. } => {
+            CoreErrorKind::Refused { status, advice, .. } => {
                 assert_eq!(status, "suspended");
                 assert_eq!(advice, "approve, deny or answer call_2_0, call_2_1");
             }
@@ -143,7 +143,7 @@ fn start_without_a_decision_is_refused_and_names_the_calls() {
     let deadline = threadkeep_component::ports::HostPorts::now(world.service.ports());
     let deadline = deadline.plus_millis(60_000);
     let opened = world.service.open(&thread, "loop", deadline);
-    assert!(matches!(core_error(opened), CoreError::Refused { .. }));
+    assert!(matches!(core_error(opened), CoreErrorKind::Refused { .. }));
     assert_asks(&world, &thread, &["call_2_0", "call_2_1"]);
 }
 
@@ -180,7 +180,7 @@ fn tool_may_ask_for_consent_itself_once() {
     finish_calls_with(&mut world, &thread, asks);
     assert_asks(&world, &thread, &["call_2_1"]);
     let head = world.service.load(&thread).unwrap().head.value;
-    let message = head.cause.unwrap().message;
+    let message = head.cause.clone().unwrap().message;
     assert!(
         message.starts_with("call_2_1 (write: it would overwrite a file) waits"),
         "{message}"

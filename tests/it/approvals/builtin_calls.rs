@@ -62,7 +62,7 @@ fn approved_wait_becomes_the_wait_of_the_round() {
     world.audit();
     assert_eq!(world.status(&thread), "waiting");
     let head = world.service.load(&thread).unwrap().head.value;
-    assert_eq!(head.wait.unwrap().numbers, [1]);
+    assert_eq!(head.wait.clone().unwrap().numbers, [1]);
 }
 
 #[test]

@@ -4,14 +4,14 @@ use super::fixture::{answer, approve, assert_asks, begin, due, finish_calls, sen
 use crate::resumes::fixture::core_error;
 use crate::runner::fixture::{RunnerFixture, says};
 use serde_json::{Value, json};
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 
 /// Asserts that the call of a decision is refused, and the problem that is named.
 #[track_caller]
 fn refuse(world: &RunnerFixture, thread: &str, decision: &Value, problem: &str) {
     let before = world.service.load(thread).unwrap().head.value;
     match core_error(send(world, thread, "wrong", decision)) {
-        CoreError::Invalid {
+        CoreErrorKind::Invalid {
             field,
             problem: found,
             ..
@@ -42,7 +42,7 @@ fn only_a_call_that_waits_is_decided_about() {
     refuse(&world, &thread, &decision("call_9_0"), "not made yet");
     assert_asks(&world, &thread, &["call_2_1"]);
     match core_error(send(&world, &thread, "x", &decision("call_2_0"))) {
-        CoreError::Invalid { nearest, .. } => assert_eq!(nearest.as_deref(), Some("call_2_1")),
+        CoreErrorKind::Invalid { nearest, .. } => assert_eq!(nearest.as_deref(), Some("call_2_1")),
         other => panic!("{other:?}"),
     }
 }
@@ -68,7 +68,7 @@ fn same_decision_is_taken_once_and_another_is_a_conflict() {
                 json!({"call": "call_2_0", "answer": "hm"}),
             ] {
                 match core_error(send(world, &thread, "later", &other)) {
-                    CoreError::Conflict { field, .. } => assert_eq!(field, "decision"),
+                    CoreErrorKind::Conflict { field, .. } => assert_eq!(field, "decision"),
                     other => panic!("{other:?}"),
                 }
             }
@@ -97,7 +97,7 @@ fn key_of_a_signal_with_other_content_is_a_conflict() {
     send(&world, &thread, "k", &one).unwrap();
     let two = json!({"call": "call_2_1", "approve": true});
     match core_error(send(&world, &thread, "k", &two)) {
-        CoreError::Conflict { field, .. } => assert_eq!(field, "content"),
+        CoreErrorKind::Conflict { field, .. } => assert_eq!(field, "content"),
         other => panic!("{other:?}"),
     }
     assert_eq!(waiting(&world, &thread), ["call_2_1"]);
@@ -111,7 +111,10 @@ fn thread_that_has_ended_takes_no_decision() {
     world.service.signal(&thread, "k", &kill).unwrap();
     let late = json!({"call": "call_2_0", "approve": true});
     let refused = core_error(send(&world, &thread, "late", &late));
-    assert!(matches!(refused, CoreError::Refused { .. }), "{refused:?}");
+    assert!(
+        matches!(refused, CoreErrorKind::Refused { .. }),
+        "{refused:?}"
+    );
 }
 
 #[test]

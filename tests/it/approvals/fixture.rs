@@ -80,14 +80,14 @@ pub fn waiting(world: &RunnerFixture, thread: &str) -> Vec<String> {
 /// Code of the cause of a thread's status.
 pub fn code(world: &RunnerFixture, thread: &str) -> String {
     let head = world.service.load(thread).unwrap().head.value;
-    head.cause.map_or(String::new(), |cause| cause.code)
+    head.cause.clone().map_or(String::new(), |cause| cause.code)
 }
 
 /// Ids of the threads that are due, with the calls that get them going.
 pub fn due(world: &RunnerFixture) -> Vec<String> {
     let page = world.service.ready(100, None, None).unwrap();
     let ids = page.threads.into_iter();
-    ids.map(|due| due.loaded.thread.value.id).collect()
+    ids.map(|due| due.loaded.thread.value.id.clone()).collect()
 }
 
 /// Names of the tools that the pending step hands out.

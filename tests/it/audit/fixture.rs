@@ -97,7 +97,14 @@ pub fn create(world: &RunnerFixture, id: &str, directive: Option<&str>) -> Strin
         task: Some("t".repeat(200)),
         ..ThreadDraft::default()
     };
-    world.service.create(&draft).unwrap().thread.value.id
+    world
+        .service
+        .create(&draft)
+        .unwrap()
+        .thread
+        .value
+        .id
+        .clone()
 }
 
 /// Performs a run to its end; a thread with tools calls some, a chat only answers.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use threadkeep::audit::{StoreInvariant, audit};
 use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
 use threadkeep_component::ports::HostPorts;
-use threadkeep_component::service::Error;
+use threadkeep_component::service::ErrorKind;
 use threadkeep_core::history::{CommitReason, Event, ThreadResumed, ToolResult, ToolResultState};
 use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
@@ -38,7 +38,7 @@ fn world_with_link(store: Arc<EditedLog>, until: u64, answered: &[u32]) -> Runne
         store_full_message: None,
     };
     let mut closing = ThreadChange::new(&tip, moment);
-    closing.thread.next = Some(LINK.to_owned());
+    closing.thread_mut().next = Some(LINK.to_owned());
     closing.push_event(Event::ThreadResumed(ThreadResumed {
         new_thread_id: LINK.to_owned(),
         directive: None,
@@ -153,7 +153,9 @@ fn an_unreadable_base_is_told_by_whoever_reads_along_it() {
         let handed = world.start(LINK, Some("go on")).unwrap();
         assert_eq!((handed.since, handed.messages.len()), (ROUND + 2, 0));
         let read = world.service.messages(LINK, 0, Some(handed.since));
-        let refused = matches!(&read, Err(error @ Error::Core(_)) if code(error) == "other");
+        let refused = read.as_ref().is_err_and(|error| {
+            matches!(error.kind(), ErrorKind::Core(_)) && code(error) == "other"
+        });
         assert!(refused, "{read:?}");
     }
 }

@@ -87,7 +87,7 @@ fn missing_and_orphaned_entries_of_interrupted_threads_are_reported() {
     let mut family = ThreadFamily::new();
     family.world.count("child");
     let child = family.spawn_running("work");
-    let holder = family.load(&child).head.value.holder.unwrap();
+    let holder = family.load(&child).head.value.holder.clone().unwrap();
     family.world.service.recover(&[holder], None).unwrap();
     family.world.audit();
     let store = &*family.world.store;

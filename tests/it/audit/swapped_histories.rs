@@ -12,8 +12,8 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{
     COLLECTIONS, CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageBackend,
 };
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::runner::StepOutcome;
 use threadkeep_tests::fixture::MapLibrary;
 
@@ -79,9 +79,9 @@ fn a_history_or_prompt_of_another_thread_is_not_gone_on_with() {
         let mut copy = RunnerFixture::over(Arc::clone(&store), MapLibrary::small());
         let before = store.scan("head", "", "\u{10ffff}", 10, false).unwrap();
         let started = copy.start("first", None);
-        match (started, problem) {
+        match (started.map_err(Error::into_kind), problem) {
             (Ok(_), None) => {}
-            (Err(Error::Core(CoreError::Corrupt(message))), Some(problem)) => {
+            (Err(ErrorKind::Core(CoreErrorKind::Corrupt(message))), Some(problem)) => {
                 assert!(message.contains(problem), "{swapped:?}: {message}");
                 let after = store.scan("head", "", "\u{10ffff}", 10, false).unwrap();
                 assert_eq!(before, after, "{swapped:?}");

@@ -111,7 +111,7 @@ proptest! {
         prop_assert_eq!(named, bad.clone().into_iter().collect::<Vec<_>>());
         service.ready(100, None, None).unwrap();
         let held = service.recover(&[], None).unwrap().held;
-        let dead: Vec<String> = held.into_iter().filter_map(|one| one.head.value.holder).collect();
+        let dead: Vec<String> = held.into_iter().filter_map(|one| one.head.value.holder.clone()).collect();
         service.recover(&dead, None).unwrap();
         forest.world.advance(3_600_000);
         let now = |thread: &String| service.load(thread).unwrap().head.value;

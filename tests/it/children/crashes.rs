@@ -8,7 +8,7 @@ use std::sync::Arc;
 use threadkeep::storage::StorageBackend;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::StorageError;
-use threadkeep_component::service::Error;
+use threadkeep_component::service::{Error, ErrorKind};
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{HolderProof, Signal, StepOutcome};
 use threadkeep_core::thread::{StepKind, ThreadDraft, ThreadStatus};
@@ -39,9 +39,9 @@ struct TreeProcess {
 
 /// Returns true for an error that ends the process; a commit with an unknown outcome does not.
 fn ends_process(error: &Error) -> bool {
-    match error {
-        Error::Storage(StorageError::OutcomeUnknown(..)) => false,
-        Error::Storage(_) => true,
+    match error.kind() {
+        ErrorKind::Storage(StorageError::OutcomeUnknown(..)) => false,
+        ErrorKind::Storage(_) => true,
         _ => false,
     }
 }
@@ -197,7 +197,8 @@ impl TreeProcess {
                 Err(error) if ends_process(&error) => return false,
                 // The record changed after it was read, or the outcome is unknown: the loop reads
                 // it again.
-                Err(Error::Storage(_) | Error::Core(_)) => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Storage(_) | ErrorKind::Core(_)) => {}
                 Err(error) => panic!("{error:?}"),
             }
         }
@@ -210,7 +211,7 @@ impl TreeProcess {
         let held = service.recover(&[], None).unwrap().held;
         let dead: Vec<String> = held
             .into_iter()
-            .filter_map(|one| one.head.value.holder)
+            .filter_map(|one| one.head.value.holder.clone())
             .collect();
         service.recover(&dead, None).unwrap();
         self.world.audit();

@@ -21,7 +21,7 @@ fn capped_child(family: &mut ThreadFamily) -> String {
         .unwrap();
     let outcomes = family.world.outcomes(&child);
     family.world.submit(&child, outcomes).unwrap();
-    let cause = family.load(&child).head.value.cause.unwrap();
+    let cause = family.load(&child).head.value.cause.clone().unwrap();
     assert_eq!(cause.code, "turns_exceeded");
     child
 }
@@ -61,7 +61,7 @@ fn ready_in_pages(family: &ThreadFamily, limit: u32, under: Option<&str>) -> Vec
     for _ in 0..100 {
         let page = family.world.service.ready(limit, cursor, under).unwrap();
         let threads = page.threads.into_iter();
-        names.extend(threads.map(|due| due.loaded.thread.value.id));
+        names.extend(threads.map(|due| due.loaded.thread.value.id.clone()));
         cursor = page.cursor;
         if cursor.is_none() {
             return names;
@@ -172,7 +172,7 @@ fn a_wait_has_its_time_again_after_a_child_was_interrupted() {
     let child = family.spawn_running("work");
     family.reply(&boss, &[("wait_threads", json!({"timeout": 60}))]);
     family.world.advance(50_000);
-    let holder = family.load(&child).head.value.holder.unwrap();
+    let holder = family.load(&child).head.value.holder.clone().unwrap();
     family.world.service.recover(&[holder], None).unwrap();
     family.world.start(&child, None).unwrap();
     family.world.advance(11_000);
@@ -203,7 +203,7 @@ fn a_child_at_a_lowered_policy_that_dies_wakes_its_parent() {
         .submit(&child, calls(&[("read", "{}")]))
         .unwrap();
     family.reply(&boss, &[("wait_threads", json!({}))]);
-    let holder = family.load(&child).head.value.holder.unwrap();
+    let holder = family.load(&child).head.value.holder.clone().unwrap();
     let policy = json!({"limits": {"turns": 1}}).to_string();
     let lowered = MapLibrary::small().with("settings", "policy", &policy);
     let operator = RunnerFixture::over(store, lowered);

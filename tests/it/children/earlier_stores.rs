@@ -69,7 +69,7 @@ fn aged_family() -> (ThreadFamily, [String; 4]) {
     let interrupted = family.spawn_running("work");
     let created = family.spawn(json!({"directive": "work"}));
     let below = family.spawn_under(&begun, json!({"directive": "work"}));
-    let holder = family.load(&interrupted).head.value.holder.unwrap();
+    let holder = family.load(&interrupted).head.value.holder.clone().unwrap();
     family.world.service.recover(&[holder], None).unwrap();
     age_store(&*family.world.store);
     family.world.audit();
@@ -194,7 +194,7 @@ fn a_lost_parent_of_an_earlier_build_keeps_all_children() {
         loop {
             let page = world.service.tree_page(boss, cursor.as_deref()).unwrap();
             for (loaded, _) in page.branches {
-                let id = loaded.thread.value.id;
+                let id = loaded.thread.value.id.clone();
                 assert!(found.insert(id.clone()), "{id} is there twice");
             }
             cursor = page.cursor;

@@ -6,7 +6,7 @@ use crate::runner::fixture::{RunnerFixture, calls, raise, says};
 use serde_json::json;
 use std::sync::Arc;
 use threadkeep_component::ports::StorageError;
-use threadkeep_component::service::Error;
+use threadkeep_component::service::{Error, ErrorKind};
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::Signal;
@@ -31,7 +31,10 @@ fn an_end_passes_through_an_ended_top_on_a_full_store() {
     end("k", Signal::Kill).unwrap();
     for (name, signal) in [("c2", Signal::Cancel), ("k2", Signal::Kill)] {
         let again = end(name, signal);
-        let full = matches!(again, Err(Error::Storage(StorageError::QuotaExceeded(..))));
+        let full = matches!(
+            again.as_ref().map_err(Error::kind),
+            Err(ErrorKind::Storage(StorageError::QuotaExceeded(..)))
+        );
         assert!(full, "a repeated one does not fill the margin: {again:?}");
     }
     assert_eq!(service.sweep_page(&boss, None).unwrap().cursor, None);

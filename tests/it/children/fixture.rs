@@ -105,7 +105,7 @@ impl ThreadFamily {
             due.extend(page.threads.into_iter().map(|due| {
                 let head = due.loaded.head.value;
                 (
-                    due.loaded.thread.value.id,
+                    due.loaded.thread.value.id.clone(),
                     head.sweep.is_some() || head.intent.is_some(),
                 )
             }));
@@ -151,7 +151,7 @@ impl ThreadFamily {
 
     /// Returns (limit, spent, held, reserved) of the account of a thread's own chain.
     pub fn account(&self, thread: &str) -> (u64, u64, u64, u64) {
-        let account = self.load(thread).chain.value.account;
+        let account = self.load(thread).chain.value.account.clone();
         (
             account.limit.unwrap().get(),
             account.spent.get(),

@@ -26,7 +26,7 @@ fn start_child(family: &mut ThreadFamily) -> String {
 fn interrupt(family: &mut ThreadFamily, thread: &str, code: &str) {
     match code {
         "recovered" => {
-            let holder = family.load(thread).head.value.holder.unwrap();
+            let holder = family.load(thread).head.value.holder.clone().unwrap();
             let recovery = family.world.service.recover(&[holder], None).unwrap();
             assert_eq!(recovery.closed, [thread]);
         }
@@ -35,7 +35,7 @@ fn interrupt(family: &mut ThreadFamily, thread: &str, code: &str) {
             family.world.submit(thread, stopped).unwrap();
         }
     }
-    let cause = family.load(thread).head.value.cause.unwrap();
+    let cause = family.load(thread).head.value.cause.clone().unwrap();
     assert_eq!(cause.code, code);
 }
 
@@ -61,7 +61,7 @@ fn spend_all(family: &mut ThreadFamily, thread: &str, payer: &str) {
             .unwrap();
         let outcomes = family.world.outcomes(thread);
         family.world.submit(thread, outcomes).unwrap();
-        if let Some(cause) = family.load(thread).head.value.cause {
+        if let Some(cause) = &family.load(thread).head.value.cause {
             assert_eq!(cause.code, "spend_exceeded", "{cause:?}");
             return;
         }
@@ -164,7 +164,7 @@ fn a_parent_is_suspended_with_children_that_share_its_money_and_goes_on_with_the
     assert_eq!(family.due(), [(boss.clone(), false)]);
     family.claim(&boss).unwrap();
     let head = family.load(&boss).head.value;
-    let cause = head.cause.unwrap();
+    let cause = head.cause.clone().unwrap();
     assert_eq!(
         (head.status.as_str(), cause.code.as_str()),
         ("suspended", "spend_exceeded")

@@ -21,7 +21,7 @@ use threadkeep_tests::planted_links::plant_link;
 
 /// Suspends a running thread as the death of its holder does, and continues it in a second link.
 pub fn continue_thread(family: &mut ThreadFamily, thread: &str) -> String {
-    let holder = family.load(thread).head.value.holder.unwrap();
+    let holder = family.load(thread).head.value.holder.clone().unwrap();
     let recovery = family.world.service.recover(&[holder], None).unwrap();
     assert_eq!(recovery.closed, [thread]);
     let link = format!("{thread}-2");
@@ -67,7 +67,10 @@ fn a_child_wakes_the_tip_of_a_continued_parent() {
         "it waits for a child of the link before: {got:?}"
     );
     assert_eq!(family.status(&tip), "waiting");
-    assert_eq!(family.load(&tip).head.value.wait.unwrap().numbers, [1]);
+    assert_eq!(
+        family.load(&tip).head.value.wait.clone().unwrap().numbers,
+        [1]
+    );
     assert!(family.due().is_empty(), "{:?}", family.due());
     let told = family.load(&child).parent.unwrap();
     assert_eq!((told.id, told.chain), (tip.clone(), boss.clone()));
@@ -212,7 +215,7 @@ fn the_cap_on_spawns_counts_the_children_of_earlier_links() {
     family.world.start(&tip, None).unwrap();
     let got = family.reply(&tip, &[("spawn_thread", json!({"directive": "work"}))]);
     assert!(got[0].1 && got[0].2.contains("1 of 1"), "{got:?}");
-    let cause = family.load(&tip).head.value.cause.unwrap();
+    let cause = family.load(&tip).head.value.cause.clone().unwrap();
     assert_eq!(cause.code, "spawns_exceeded");
 }
 
@@ -234,12 +237,12 @@ fn the_cap_on_spend_counts_what_earlier_links_have_spent() {
     };
     let head = Head {
         limits,
-        ..loaded.head.value
+        ..Head::clone(&loaded.head.value)
     };
     put_head(&family, &tip, &head);
     let handed = family.world.start(&tip, None).unwrap();
     assert_eq!(handed.step.kind, None, "nothing is admitted");
-    let cause = family.load(&tip).head.value.cause.unwrap();
+    let cause = family.load(&tip).head.value.cause.clone().unwrap();
     assert_eq!(cause.code, "spend_exceeded");
 }
 
@@ -260,7 +263,7 @@ fn a_sweep_leaves_children_alone_that_were_spawned_after_its_end() {
     // As if the third had been spawned after the kill.
     let head = Head {
         sweep_to: Some(2),
-        ..loaded.head.value
+        ..Head::clone(&loaded.head.value)
     };
     put_head(&family, &boss, &head);
     let page = family.world.service.sweep_page(&boss, None).unwrap();

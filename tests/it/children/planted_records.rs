@@ -3,8 +3,8 @@
 use super::fixture::ThreadFamily;
 use serde_json::{Value, json};
 use threadkeep::storage::{CommitOp, CommitOutcome, RecordExpectation, RecordKey};
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::ErrorKind;
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::runner::Signal;
 
 fn commit(family: &ThreadFamily, ops: &[CommitOp]) {
@@ -128,11 +128,11 @@ fn records_that_contradict_themselves_are_unreadable_and_stop_no_other() {
         let what = format!("{collection} {pointer} {value}");
         let refused = family.world.service.load(&boss).unwrap_err();
         assert!(
-            matches!(refused, Error::Core(CoreError::Corrupt(_))),
+            matches!(refused.kind(), ErrorKind::Core(CoreErrorKind::Corrupt(_))),
             "{what}: {refused:?}"
         );
         let holders: Vec<String> = [&other]
-            .map(|thread| family.load(thread).head.value.holder.unwrap())
+            .map(|thread| family.load(thread).head.value.holder.clone().unwrap())
             .into();
         let recovery = family.world.service.recover(&holders, None).unwrap();
         assert_eq!(recovery.closed, std::slice::from_ref(&other), "{what}");

@@ -25,7 +25,7 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
 use threadkeep::tenant::Tenant;
 use threadkeep_component::ports::StorageError;
-use threadkeep_component::service::{Error, ThreadService};
+use threadkeep_component::service::{Error, ErrorKind, ThreadService};
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{DecisionInputs, ReplyBlock, StepOutcome, StepSubmission};
@@ -135,13 +135,13 @@ impl AdmissionRace {
         for child in &self.children {
             let head = self.family.load(child).head.value;
             assert_eq!(head.status, ThreadStatus::Running, "{child}");
-            match head.step.unwrap().kind {
+            match head.step.clone().unwrap().kind {
                 StepKind::CallLlm => {
                     assert_eq!(head.hold.unwrap().amount.get(), self.hold);
                     admitted.push(child.clone());
                 }
                 StepKind::Wait => {
-                    let cause = head.cause.unwrap();
+                    let cause = head.cause.clone().unwrap();
                     let why = (cause.reason.as_str(), cause.code.as_str());
                     assert_eq!(why, ("budget", "money_held"));
                     assert_eq!(head.hold, None);
@@ -169,7 +169,7 @@ impl AdmissionRace {
         let head = self.family.load(child).head.value;
         let submission = StepSubmission {
             token: head.token,
-            version: head.step.unwrap().version,
+            version: head.step.clone().unwrap().version,
             outcome,
             inputs: DecisionInputs::default(),
         };
@@ -219,9 +219,10 @@ fn start(service: &ThreadService<NativePorts>, child: &str) -> u32 {
     // Pauses differ, or the same two racers would conflict again.
     let own = child.bytes().map(u64::from).sum::<u64>() % 512;
     for repeats in 0..REPEATS_MAX {
-        match service.start(child, None, &holder, &holder, None) {
+        let started = service.start(child, None, &holder, &holder, None);
+        match started.map_err(Error::into_kind) {
             Ok(_) => return repeats,
-            Err(Error::Storage(StorageError::Unavailable(code, _))) if code == "contention" => {
+            Err(ErrorKind::Storage(StorageError::Unavailable(code, _))) if code == "contention" => {
                 std::thread::sleep(Duration::from_micros(u64::from(repeats % 8) * 300 + own));
             }
             Err(error) => panic!("{child}: {error:?}"),

@@ -55,7 +55,7 @@ impl RandomForest {
             overrides,
             ..ThreadDraft::default()
         };
-        let chat = world.service.create(&chat).unwrap().thread.value.id;
+        let chat = world.service.create(&chat).unwrap().thread.value.id.clone();
         world.threads.push(chat.clone());
         world.start(&boss, None).unwrap();
         let more = raise(ThreadCaps {
@@ -181,7 +181,7 @@ impl RandomForest {
         let now = self.world.service.ports().now();
         let waits = self.load_all().into_iter();
         let waits = waits.filter(|one| one.head.value.status == ThreadStatus::Waiting);
-        let ends = waits.filter_map(|one| one.head.value.wait.map(|wait| wait.until));
+        let ends = waits.filter_map(|one| one.head.value.wait.clone().map(|wait| wait.until));
         if let Some(next) = ends.filter(|until| *until > now).min() {
             self.world.advance(next.millis_since(now));
         }
@@ -360,7 +360,7 @@ impl RandomForest {
         let own: Vec<String> = self
             .children(loaded)
             .into_iter()
-            .map(|child| child.thread.value.id)
+            .map(|child| child.thread.value.id.clone())
             .collect();
         let names = match call {
             RandomCall::Send(n)
@@ -497,11 +497,11 @@ impl RandomForest {
             .collect();
         let heads = held
             .iter()
-            .map(|thread| self.load(thread).head.value.holder);
+            .map(|thread| self.load(thread).head.value.holder.clone());
         let dead: Vec<String> = heads.flatten().collect();
         for closed in self.world.service.recover(&dead, None).unwrap().closed {
             self.count("recover");
-            let cause = self.load(&closed).head.value.cause;
+            let cause = self.load(&closed).head.value.cause.clone();
             self.count(&format!(
                 "suspended {}",
                 cause.map_or(String::new(), |cause| cause.code)

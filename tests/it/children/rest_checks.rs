@@ -179,7 +179,7 @@ impl RandomForest {
         let left: Vec<_> = self
             .load_all()
             .into_iter()
-            .map(|one| one.head.value.cause)
+            .map(|one| one.head.value.cause.clone())
             .collect();
         panic!("something is suspended for ever: {left:#?}");
     }
@@ -187,7 +187,7 @@ impl RandomForest {
     fn raise_and_start(&mut self, loaded: &LoadedThread, round: u64) {
         let (id, used) = (&loaded.thread.value.id, loaded.head.value.counters);
         let owner = loaded.chain.value.draws_on(&loaded.thread.value.chain);
-        let owner = self.load(owner).chain.value.tip;
+        let owner = self.load(owner).chain.value.tip.clone();
         let caps = ThreadCaps {
             turns: Some(used.run_turns + 50),
             tokens: Some(used.run_tokens + 1_000_000),

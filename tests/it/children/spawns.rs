@@ -215,7 +215,7 @@ fn a_cap_on_spawns_stops_the_run_until_it_is_raised() {
         );
         assert_eq!((got.len(), got[0].1), (1, true), "{got:?}");
         let head = family.load(&boss).head.value;
-        let cause = head.cause.unwrap();
+        let cause = head.cause.clone().unwrap();
         assert_eq!(
             (cause.reason.as_str(), cause.code.as_str()),
             ("limit", code)

@@ -91,7 +91,7 @@ fn a_page_of_due_threads_makes_three_gets() {
         family.world.start(child, None).unwrap();
     }
     let holders = interrupted.iter();
-    let holders = holders.map(|child| family.load(child).head.value.holder);
+    let holders = holders.map(|child| family.load(child).head.value.holder.clone());
     let holders: Vec<String> = holders.map(Option::unwrap).collect();
     family.world.service.recover(&holders, None).unwrap();
     family.world.count("another holder");
@@ -232,7 +232,7 @@ fn perform_tree(children: usize) -> StorageCalls {
         let ready = family.world.service.ready(limit, None, Some(&boss));
         let due = ready.unwrap().threads;
         for due in due.into_iter().take(room) {
-            let child = due.loaded.thread.value.id;
+            let child = due.loaded.thread.value.id.clone();
             family.world.start(&child, None).unwrap();
             running.push(child);
         }

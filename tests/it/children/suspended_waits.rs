@@ -15,7 +15,7 @@ fn suspend_in_wait(family: &mut ThreadFamily) -> String {
     let called = calls(&[("write", "{}"), ("wait_threads", "{}")]);
     let handed = family.world.submit(&boss, called).unwrap();
     assert_eq!(handed.step.kind, Some(StepKind::CallTools));
-    let holder = family.load(&boss).head.value.holder.unwrap();
+    let holder = family.load(&boss).head.value.holder.clone().unwrap();
     let service = &family.world.service;
     assert_eq!(service.recover(&[holder], None).unwrap().closed, [&*boss]);
     child
@@ -43,7 +43,7 @@ fn an_append_keeps_an_open_wait() {
         let version = family.load(&boss).head.value.version;
         let appended = service.append(&boss, token, Some(version), &[event.to_string()]);
         appended.unwrap();
-        let open = family.load(&boss).head.value.round.unwrap();
+        let open = family.load(&boss).head.value.round.clone().unwrap();
         assert!(open.calls.iter().all(|call| call.waits), "{open:?}");
         if own_loop {
             continue;

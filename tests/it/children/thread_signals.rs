@@ -350,7 +350,7 @@ fn the_account_of_a_parent_that_has_ended_is_raised_for_those_who_draw_on_it() {
         .signal(&boss, "lower", &spend(spent))
         .unwrap();
     family.world.start(&child, None).unwrap();
-    let cause = family.load(&child).head.value.cause.unwrap();
+    let cause = family.load(&child).head.value.cause.clone().unwrap();
     assert_eq!(cause.reason, "budget");
     family
         .world

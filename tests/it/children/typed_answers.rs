@@ -3,13 +3,13 @@
 use super::fixture::ThreadFamily;
 use crate::runner::fixture::{calls, fails, raise, says};
 use serde_json::{Value, json};
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{DueCall, due_calls, is_revival};
 use threadkeep_core::runner::{LlmFailure, StepOutcome};
-use threadkeep_core::thread::{EndIntent, StatusCause, ThreadStatus, raise_floor};
+use threadkeep_core::thread::{EndIntent, Head, StatusCause, ThreadStatus, raise_floor};
 
 /// True if the step that the thread's newest answer hands out concerns others.
 fn concerns_others(family: &ThreadFamily, thread: &str) -> bool {
@@ -78,13 +78,13 @@ fn a_due_thread_says_what_gets_it_going() {
         (ThreadStatus::Suspended, DueCall::Start, true),
         (ThreadStatus::Idle, DueCall::Start, false),
     ] {
-        let mut head = family.load(&child).head.value;
+        let mut head = Head::clone(&family.load(&child).head.value);
         head.status = status;
         assert_eq!(due_calls(&head), [call], "{status}");
         assert_eq!(is_revival(&head), revive, "{status}");
     }
     // An ended one is resumed if it was sent a message to go on with, and only while that waits.
-    let mut head = family.load(&child).head.value;
+    let mut head = Head::clone(&family.load(&child).head.value);
     head.status = ThreadStatus::Completed;
     assert_eq!(due_calls(&head), []);
     head.mail_to += 1;
@@ -107,7 +107,7 @@ fn a_cause_names_the_failure_and_the_wait() {
         };
         let failed = StepOutcome::Failure(failure);
         family.world.submit(&boss, failed).unwrap();
-        let cause = family.load(&boss).head.value.cause.unwrap();
+        let cause = family.load(&boss).head.value.cause.clone().unwrap();
         assert_eq!(cause.retry_millis(), retry, "{cause:?}");
         let detail = cause.detail.unwrap();
         assert_eq!(detail.failure.as_deref(), Some("out_of_reach"));
@@ -120,7 +120,7 @@ fn a_cause_names_the_failure_and_the_wait() {
 fn a_cause_says_what_the_cap_must_exceed() {
     let family = ThreadFamily::new();
     let suspended = |code: &str, value| {
-        let mut head = family.load(&family.boss).head.value;
+        let mut head = Head::clone(&family.load(&family.boss).head.value);
         head.status = ThreadStatus::Suspended;
         head.counters.spend = NanoUsd::new(1_000);
         head.cause = Some(StatusCause {
@@ -161,11 +161,13 @@ fn a_refused_raise_names_the_account_above() {
         ..ThreadCaps::NONE
     };
     let refused = family.world.service.signal(&child, "raise", &raise(caps));
-    let Err(Error::Core(CoreError::Exceeded(cause))) = refused else {
+    let Err(ErrorKind::Core(CoreErrorKind::Exceeded(cause))) =
+        refused.as_ref().map_err(Error::kind)
+    else {
         panic!("{refused:?}")
     };
     assert_eq!(cause.code, "spend_exceeded");
-    let account = cause.detail.unwrap().account;
+    let account = cause.detail.as_ref().unwrap().account.clone();
     assert_eq!(account.as_deref(), Some(family.boss.as_str()));
 }
 

@@ -273,7 +273,7 @@ fn lists_trees_and_recoveries_name_a_child_that_cannot_be_read() {
         let held = service.recover(&[], None).unwrap().held;
         let dead: Vec<String> = held
             .into_iter()
-            .filter_map(|loaded| loaded.head.value.holder)
+            .filter_map(|loaded| loaded.head.value.holder.clone())
             .collect();
         let recovery = service.recover(&dead, None).unwrap();
         assert_eq!(recovery.closed.len(), 2, "the boss and the good one");
@@ -312,7 +312,14 @@ fn a_parent_that_cannot_be_read_stops_no_child() {
         planted.signal(&cancelled, "c", Signal::Cancel);
         let world = &mut planted.family.world;
         world.submit(&cancelled, says("done")).unwrap();
-        let holder = world.service.load(&recovered).unwrap().head.value.holder;
+        let holder = world
+            .service
+            .load(&recovered)
+            .unwrap()
+            .head
+            .value
+            .holder
+            .clone();
         let recovery = world.service.recover(&[holder.unwrap()], None).unwrap();
         assert_eq!(recovery.closed, [&*recovered]);
         world.submit(&rich, says("done")).unwrap();
@@ -410,7 +417,14 @@ fn a_message_that_is_lost_stops_no_run_and_no_end() {
         world.count("fresh");
         let handed = world.start(&fresh, None).unwrap();
         assert_eq!(handed.step.kind, Some(StepKind::CallLlm), "its directive");
-        let holder = world.service.load(&recovered).unwrap().head.value.holder;
+        let holder = world
+            .service
+            .load(&recovered)
+            .unwrap()
+            .head
+            .value
+            .holder
+            .clone();
         let closed = world
             .service
             .recover(&[holder.unwrap()], None)

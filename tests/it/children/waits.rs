@@ -34,10 +34,14 @@ fn waiting_thread_has_no_holder_until_its_children_stop() {
     assert!(got.is_empty(), "{got:?}");
     let head = family.load(&boss).head.value;
     assert_eq!(
-        (family.status(&boss).as_str(), head.holder, head.hold),
+        (
+            family.status(&boss).as_str(),
+            head.holder.clone(),
+            head.hold
+        ),
         ("waiting", None, None)
     );
-    assert_eq!(head.wait.unwrap().numbers, [1, 2]);
+    assert_eq!(head.wait.clone().unwrap().numbers, [1, 2]);
     assert!(family.due().is_empty(), "{:?}", family.due());
     family.world.submit(&one, says("first")).unwrap();
     assert!(family.due().is_empty(), "one is not all");

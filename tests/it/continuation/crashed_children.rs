@@ -49,7 +49,7 @@ fn work(faulty: Arc<FaultyStore>, parent: DrivenChain, child: &str) -> Result<()
 fn go_on(memory: &Arc<MemoryStore>, thread: &str, at: u64) -> ThreadStatus {
     let mut world = RunnerFixture::over(Arc::<MemoryStore>::clone(memory), library());
     world.advance(at);
-    let tip = world.service.load(thread).unwrap().chain.value.tip;
+    let tip = world.service.load(thread).unwrap().chain.value.tip.clone();
     let status = world.service.load(&tip).unwrap().head.value.status;
     let holder = format!("second/{at}");
     let handed = match status {

@@ -62,7 +62,7 @@ fn work(faulty: Arc<FaultyStore>, child: &str) -> Result<(), Error> {
 fn go_on(memory: &Arc<MemoryStore>, thread: &str, at: u64) {
     let mut world = RunnerFixture::over(Arc::<MemoryStore>::clone(memory), library());
     world.advance(at);
-    let tip = world.service.load(thread).unwrap().chain.value.tip;
+    let tip = world.service.load(thread).unwrap().chain.value.tip.clone();
     let holder = format!("second/{at}");
     let handed = match world.service.load(&tip).unwrap().head.value.status {
         ThreadStatus::Completed => return,

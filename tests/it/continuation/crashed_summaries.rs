@@ -60,7 +60,7 @@ fn retry_until_death(memory: &Arc<MemoryStore>, store: Arc<FaultyStore>) {
 fn carry_on(memory: &Arc<MemoryStore>) {
     let world = RunnerFixture::over(Arc::<MemoryStore>::clone(memory), library(json!({})));
     world.advance(2_000);
-    let tip = world.service.load(CHAT).unwrap().chain.value.tip;
+    let tip = world.service.load(CHAT).unwrap().chain.value.tip.clone();
     if world.status(&tip) == "running" {
         let claimed = world.service.claim(&tip, "second/1", HolderProof::Dead);
         let mut chain = DrivenChain::of_step(world, claimed.unwrap());

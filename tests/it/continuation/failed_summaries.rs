@@ -52,7 +52,7 @@ fn an_impossible_hand_off_ends_the_phase() {
         panic!("{decided:?}");
     };
     assert_eq!(plan.head.status, ThreadStatus::Suspended);
-    assert_eq!(plan.head.cause.unwrap().code, "handoff_impossible");
+    assert_eq!(plan.head.cause.clone().unwrap().code, "handoff_impossible");
     assert_eq!(plan.head.phase, None);
 }
 
@@ -141,7 +141,7 @@ fn a_wait_that_follows_no_attempt_counts_as_none() {
     chain.submit(StepOutcome::Waited);
     assert_eq!(chain.handed.step.kind, Some(StepKind::CallLlm));
     assert_eq!(chain.links.len(), 2);
-    let step = chain.load(&chain.thread).head.value.step;
+    let step = chain.load(&chain.thread).head.value.step.clone();
     assert_eq!(step.unwrap().tries, 0);
     chain.world.audit();
 }

@@ -272,7 +272,9 @@ impl DrivenChain {
     /// The code of the cause of the link that the run is in.
     pub fn cause(&self) -> String {
         let head = self.load(&self.thread).head.value;
-        head.cause.map_or_else(String::new, |cause| cause.code)
+        head.cause
+            .clone()
+            .map_or_else(String::new, |cause| cause.code)
     }
 
     /// The events of a thread's own entries, as JSON.

@@ -2,10 +2,11 @@
 
 use super::fixture::{DrivenChain, library_without_summary};
 use crate::runner::fixture::{RunnerFixture, raise, reply, says, usage, user};
+use std::rc::Rc;
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
@@ -62,11 +63,11 @@ impl LateChain {
         self
     }
 
-    fn head(&self, thread: &str) -> Head {
+    fn head(&self, thread: &str) -> Rc<Head> {
         self.chain.load(thread).head.value
     }
 
-    fn tip(&self) -> Head {
+    fn tip(&self) -> Rc<Head> {
         self.head(&self.chain.thread)
     }
 
@@ -75,7 +76,10 @@ impl LateChain {
         let service = &self.chain.world.service;
         let done = service.submit(&self.first, &self.late, version);
         assert!(
-            matches!(done, Err(Error::Core(CoreError::Fenced { .. }))),
+            matches!(
+                done.as_ref().map_err(Error::kind),
+                Err(ErrorKind::Core(CoreErrorKind::Fenced { .. }))
+            ),
             "{done:?}"
         );
     }
@@ -101,7 +105,7 @@ impl LateChain {
             .map(|head| head.counters.spend)
             .fold(NanoUsd::ZERO, NanoUsd::saturating_add);
         assert_eq!(tip_now.spend_under_cap(), all);
-        let account = self.chain.load(&self.first).chain.value.account;
+        let account = self.chain.load(&self.first).chain.value.account.clone();
         assert_eq!(account.spent, all);
         let tokens = |head: &Head| i128::from(head.counters.run_tokens);
         (more, tokens(&tip_now) - tokens(&tip))

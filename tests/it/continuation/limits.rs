@@ -57,7 +57,7 @@ fn a_message_that_must_be_carried_and_does_not_fit_suspends() {
     assert_eq!(chain.links.len(), 1);
     assert_eq!(chain.status(), ThreadStatus::Suspended);
     assert_eq!(chain.cause(), "handoff_impossible");
-    let cause = chain.load(&chain.thread).head.value.cause.unwrap();
+    let cause = chain.load(&chain.thread).head.value.cause.clone().unwrap();
     for advice in [
         "shorter message",
         "resume_ceiling_tokens",

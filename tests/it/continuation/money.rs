@@ -27,7 +27,14 @@ fn create_chat(world: &RunnerFixture, spend: Option<u64>) -> String {
         },
         ..ThreadDraft::default()
     };
-    world.service.create(&draft).unwrap().thread.value.id
+    world
+        .service
+        .create(&draft)
+        .unwrap()
+        .thread
+        .value
+        .id
+        .clone()
 }
 
 /// Asks until a hand-off has begun, or the money has run out.

@@ -46,7 +46,7 @@ fn the_plan_is_what_the_hand_off_carries() {
         chain.call_tool(110);
     }
     assert_eq!(last["possible"], true, "{last}");
-    let base = chain.load(&chain.thread).thread.value.base.unwrap();
+    let base = chain.load(&chain.thread).thread.value.base.clone().unwrap();
     // The own first entry, then what is carried: the newest entries of the first link, which end
     // with the one that closes it.
     let carried = &base.parts[1..];
@@ -83,7 +83,7 @@ fn a_plan_that_is_not_possible_says_what_is_needed() {
         tokens("needed_tokens") > tokens("available_tokens"),
         "{plan}"
     );
-    let cause = chain.load(&chain.thread).head.value.cause.unwrap();
+    let cause = chain.load(&chain.thread).head.value.cause.clone().unwrap();
     assert_eq!(cause.value, Some(tokens("needed_tokens")));
     assert_eq!(cause.maximum, Some(tokens("available_tokens")));
 }

@@ -6,8 +6,8 @@ use crate::runner::fixture::RunnerFixture;
 use serde_json::json;
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::runner::Signal;
 use threadkeep_core::thread::ThreadStatus;
 use threadkeep_tests::interleaved_store::InterleavedStore;
@@ -63,11 +63,13 @@ fn an_end_just_after_the_hand_off_names_the_next_link() {
         chain.say("a summary");
         let old = chain.links[0].clone();
         let refused = chain.world.service.signal(&old, "end", &signal);
-        let Err(Error::Core(CoreError::Continued { next, .. })) = refused else {
+        let Err(ErrorKind::Core(CoreErrorKind::Continued { next, .. })) =
+            refused.as_ref().map_err(Error::kind)
+        else {
             panic!("{refused:?}");
         };
-        assert_eq!(next, chain.thread);
-        chain.world.service.signal(&next, "end", &signal).unwrap();
+        assert_eq!(*next, chain.thread);
+        chain.world.service.signal(next, "end", &signal).unwrap();
         let _ = chain.try_say("the answer");
         assert_eq!(chain.status(), status);
         chain.check();

@@ -156,7 +156,7 @@ fn a_stop_keeps_the_phase_and_a_start_goes_on_with_it() {
     }));
     assert_eq!(chain.status(), ThreadStatus::Suspended);
     assert_eq!(chain.cause(), "stopped");
-    let phase = chain.load(&chain.thread).head.value.phase.unwrap();
+    let phase = chain.load(&chain.thread).head.value.phase.clone().unwrap();
     assert_eq!(phase.tries, 1);
     chain.check();
     chain.try_start(None).unwrap();
@@ -183,7 +183,7 @@ fn an_end_that_comes_meanwhile_ends_the_thread() {
         let _ = chain.try_submit(text("a summary"));
         assert_eq!(chain.links.len(), 1);
         let head = chain.load(&thread).head.value;
-        assert_eq!((head.status, head.phase), (status, None));
+        assert_eq!((head.status, head.phase.clone()), (status, None));
         chain.check();
     }
 }

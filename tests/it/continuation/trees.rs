@@ -94,7 +94,7 @@ fn a_parent_that_is_handed_off_waits_for_the_children_of_earlier_links() {
     assert_eq!(parent.handed.step.kind, Some(StepKind::CallLlm));
     parent.say("all is done");
     assert_eq!(parent.status(), ThreadStatus::Completed);
-    let spent = parent.load(&root).chain.value.account;
+    let spent = parent.load(&root).chain.value.account.clone();
     let of = |thread: &str| parent.load(thread).head.value.counters.spend.get();
     let child_links = parent.world.service.load(&child.links[0]);
     assert!(child_links.is_ok());

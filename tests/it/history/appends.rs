@@ -5,9 +5,9 @@ use crate::runner::fixture::RunnerFixture;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use threadkeep::storage::StorageBackend;
-use threadkeep_component::service::Error;
 use threadkeep_component::service::history::ChangeTexts;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_tests::edited_log::EditedLog;
 use threadkeep_tests::fixture::MapLibrary;
 
@@ -204,7 +204,9 @@ fn an_entry_that_names_another_version_is_refused() {
         store.edit(&version(word), &version(named));
         let after = word.parse::<u64>().unwrap() - 1;
         let read = world.service.entries(&chat, after, None, 1);
-        let Err(Error::Core(CoreError::Corrupt(message))) = &read else {
+        let Err(ErrorKind::Core(CoreErrorKind::Corrupt(message))) =
+            read.as_ref().map_err(Error::kind)
+        else {
             panic!("{word} says {named}: {read:?}");
         };
         assert!(message.contains(&format!("version {word} ")), "{message}");

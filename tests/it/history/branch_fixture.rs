@@ -59,7 +59,7 @@ pub fn link_plan(world: &RunnerFixture, link: PlantedLink<'_>) -> CommitPlan {
     let loaded = world.service.load(link.tip).unwrap();
     let ended = continue_plan(world, &loaded, link.id);
     let mut tip = ended.apply_to(&loaded).unwrap();
-    tip.head.value.carried_spend = loaded.head.value.carried_spend;
+    tip.head.value_mut().carried_spend = loaded.head.value.carried_spend;
     let head = &tip.head.value;
     let base = HistoryBase {
         length: head.version,
@@ -90,7 +90,7 @@ fn continue_plan(world: &RunnerFixture, tip: &LoadedThread, next: &str) -> Commi
         store_full_message: None,
     };
     let mut change = ThreadChange::new(tip, moment);
-    change.thread.next = Some(next.to_owned());
+    change.thread_mut().next = Some(next.to_owned());
     // The link after it carries what this one carried.
     change.head.carried_spend = None;
     let new_thread_id = next.to_owned();
@@ -110,7 +110,7 @@ fn continue_plan(world: &RunnerFixture, tip: &LoadedThread, next: &str) -> Commi
         summary_tokens: 0,
         summary_problem: None,
     }));
-    change.thread.outcome = Some(ThreadStatus::Continued);
+    change.thread_mut().outcome = Some(ThreadStatus::Continued);
     change.head.status = ThreadStatus::Continued;
     change.head.due = None;
     change.stop_drawing();

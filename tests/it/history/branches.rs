@@ -288,8 +288,8 @@ struct PlantedText {
 fn planted_texts() -> Vec<PlantedText> {
     let world = chain_of_two(memory(), Some("work"), 1);
     let link = world.service.load(LINK).unwrap();
-    let (length, hash) = (link.head.value.version, link.head.value.hash);
-    let base = link.thread.value.base.unwrap();
+    let (length, hash) = (link.head.value.version, link.head.value.hash.clone());
+    let base = link.thread.value.base.clone().unwrap();
     let other = "0".repeat(64);
     let part = base.parts[0].hash.clone();
     let thread = |from: &str, to: &str, expected| PlantedText {

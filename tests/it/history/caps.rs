@@ -4,8 +4,8 @@
 use super::loop_money::{dollars, price, tokens, usage_bill};
 use super::{LoopHost, code};
 use crate::runner::fixture::{RunnerFixture, raise};
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::CallBill;
@@ -20,8 +20,8 @@ impl LoopHost {
 
 /// The code of the cap that denies a hold.
 fn denying_cap_code<T: std::fmt::Debug>(held: Result<T, Error>) -> String {
-    match held {
-        Err(Error::Core(CoreError::Exceeded(cause))) => cause.code,
+    match held.map_err(Error::into_kind) {
+        Err(ErrorKind::Core(CoreErrorKind::Exceeded(cause))) => cause.code,
         other => panic!("it is not denied: {other:?}"),
     }
 }
@@ -158,7 +158,14 @@ fn long_call_names_in_long_thread_ids_are_recognised() {
         id: Some("T".repeat(200)),
         ..ThreadDraft::default()
     };
-    let thread = world.service.create(&draft).unwrap().thread.value.id;
+    let thread = world
+        .service
+        .create(&draft)
+        .unwrap()
+        .thread
+        .value
+        .id
+        .clone();
     world.threads.push(thread.clone());
     let mut host = LoopHost {
         world,

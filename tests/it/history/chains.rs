@@ -11,8 +11,8 @@ use threadkeep::audit::{StoreInvariant, audit};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::HostPorts;
 use threadkeep_component::service::ledger::UnresolvedEstimate;
-use threadkeep_component::service::{Error, ThreadService};
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind, ThreadService};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::history::parse_user;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
@@ -249,7 +249,7 @@ fn refused_writes(
 /// Returns the code of a refused write, and checks the link that it names.
 fn refusal_code(thread: &str, name: &str, done: Result<(), Error>) -> &'static str {
     let error = done.expect_err(name);
-    if let Error::Core(CoreError::Continued { thread: of, next }) = &error {
+    if let ErrorKind::Core(CoreErrorKind::Continued { thread: of, next }) = error.kind() {
         assert_eq!((of.as_str(), next.as_str()), (thread, LINK), "{name}");
     }
     code(&error)
@@ -278,9 +278,10 @@ fn late_writes_to_a_continued_thread_name_its_successor() {
 
 /// Sets fields of a thread's record by hand.
 fn edit_record(world: &RunnerFixture, thread: &str, edit: impl FnOnce(&mut ThreadRecord)) {
-    let mut record = world.service.load(thread).unwrap().thread.value;
-    edit(&mut record);
-    put_record(world, key::THREAD, thread, core_json::to_text(&record));
+    let mut loaded = world.service.load(thread).unwrap();
+    let record = loaded.thread.value_mut();
+    edit(record);
+    put_record(world, key::THREAD, thread, core_json::to_text(record));
 }
 
 fn put_record(world: &RunnerFixture, collection: &'static str, thread: &str, value: String) {
@@ -373,9 +374,10 @@ const BROKEN_CHAINS: [(&str, StoreEdit, &str, &str); 11] = [
     (
         "a tip that is not the last",
         |world| {
-            let mut chain = world.service.load(ROOT).unwrap().chain.value;
+            let mut loaded = world.service.load(ROOT).unwrap();
+            let chain = loaded.chain.value_mut();
             chain.tip = LINK.to_owned();
-            put_record(world, key::CHAIN, ROOT, core_json::to_text(&chain));
+            put_record(world, key::CHAIN, ROOT, core_json::to_text(chain));
         },
         "chain_broken",
         "Link",
@@ -390,7 +392,9 @@ fn broken_chains_name_the_link_and_leave_others_alone() {
         edit(&world);
         for named in ["L3", LINK] {
             let told = page(&world.service, named, None);
-            let Err(Error::Core(CoreError::BrokenChain { code, thread, .. })) = &told else {
+            let Err(ErrorKind::Core(CoreErrorKind::BrokenChain { code, thread, .. })) =
+                told.as_ref().map_err(Error::kind)
+            else {
                 panic!("{what}: {told:?}")
             };
             assert_eq!((*code, thread.as_str()), (expected, link), "{what}");
@@ -426,10 +430,10 @@ fn loose_link_is_told() {
         loose.previous = Some(LINK.to_owned());
     });
     let told = page(&world.service, "loose", None).unwrap_err();
-    assert!(
-        matches!(&told, Error::Core(CoreError::BrokenChain { thread, .. }) if thread == "loose"),
-        "{told:?}"
-    );
+    let ErrorKind::Core(CoreErrorKind::BrokenChain { thread, .. }) = told.kind() else {
+        panic!("{told:?}")
+    };
+    assert_eq!(thread, "loose");
     assert!(page(&world.service, LINK, None).is_ok());
 }
 
@@ -445,17 +449,19 @@ fn tip_that_is_missing_or_not_the_last_is_told() {
         ),
         (
             |world| {
-                let mut chain = world.service.load(ROOT).unwrap().chain.value;
+                let mut loaded = world.service.load(ROOT).unwrap();
+                let chain = loaded.chain.value_mut();
                 chain.tip = "other".to_owned();
-                put_record(world, key::CHAIN, ROOT, core_json::to_text(&chain));
+                put_record(world, key::CHAIN, ROOT, core_json::to_text(chain));
             },
             "other",
         ),
         (
             |world| {
-                let mut chain = world.service.load(ROOT).unwrap().chain.value;
+                let mut loaded = world.service.load(ROOT).unwrap();
+                let chain = loaded.chain.value_mut();
                 chain.tip = LINK.to_owned();
-                put_record(world, key::CHAIN, ROOT, core_json::to_text(&chain));
+                put_record(world, key::CHAIN, ROOT, core_json::to_text(chain));
             },
             "Link",
         ),
@@ -465,7 +471,7 @@ fn tip_that_is_missing_or_not_the_last_is_told() {
         edit(&world);
         let root = world.service.load(ROOT).unwrap();
         let told = world.service.load_tip(root).unwrap_err();
-        let Error::Core(CoreError::BrokenChain { code, thread, .. }) = &told else {
+        let ErrorKind::Core(CoreErrorKind::BrokenChain { code, thread, .. }) = told.kind() else {
             panic!("{told:?}")
         };
         assert_eq!((*code, thread.as_str()), ("chain_broken", link));

@@ -4,6 +4,7 @@
 use crate::runner::fixture::{RunnerFixture, calls, fails, raise, says, user};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use threadkeep_component::service::Error;
 use threadkeep_core::hash::sha256;
@@ -18,7 +19,7 @@ const TURNS: u64 = 3;
 /// A thread with the heads that it had at its versions.
 pub struct ScriptedThread {
     pub id: String,
-    pub heads: BTreeMap<u64, Head>,
+    pub heads: BTreeMap<u64, Rc<Head>>,
 }
 
 impl ScriptedThread {
@@ -74,7 +75,14 @@ pub fn scripted_thread(world: &mut RunnerFixture, directive: Option<&str>) -> Sc
         },
         ..ThreadDraft::default()
     };
-    let id = world.service.create(&draft).unwrap().thread.value.id;
+    let id = world
+        .service
+        .create(&draft)
+        .unwrap()
+        .thread
+        .value
+        .id
+        .clone();
     let mut told = ScriptedThread {
         id,
         heads: BTreeMap::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use threadkeep::storage::StorageBackend;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::StorageError;
-use threadkeep_component::service::Error;
+use threadkeep_component::service::{Error, ErrorKind};
 use threadkeep_core::thread::StepKind;
 use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
 use threadkeep_tests::fixture::MapLibrary;
@@ -18,8 +18,8 @@ const FORKS: usize = 32;
 /// Repeats a call while other writers are faster.
 fn repeat<T>(mut call: impl FnMut() -> Result<T, Error>) -> T {
     loop {
-        match call() {
-            Err(Error::Storage(StorageError::Unavailable(..))) => std::thread::yield_now(),
+        match call().map_err(Error::into_kind) {
+            Err(ErrorKind::Storage(StorageError::Unavailable(..))) => std::thread::yield_now(),
             done => return done.unwrap(),
         }
     }
@@ -39,7 +39,7 @@ fn many_forks_at_once_are_all_made_and_counted() {
                     let own = RunnerFixture::over(store, MapLibrary::small());
                     let (key, version) = (format!("k{n}"), n as u64 % newest + 1);
                     let fork = || own.service.fork(id, version, &key, None);
-                    repeat(fork).thread.value.id
+                    repeat(fork).thread.value.id.clone()
                 })
             })
             .collect();
@@ -68,7 +68,7 @@ fn a_running_thread_is_forked_while_its_turns_are_committed() {
             let own = RunnerFixture::over(Arc::clone(&store), MapLibrary::small());
             let fork = |key: String| {
                 let made = repeat(|| own.service.fork(&id, 1, &key, None));
-                made.thread.value.id
+                made.thread.value.id.clone()
             };
             (0..7).map(|n| fork(format!("k{n}"))).for_each(drop);
             fork("last".to_owned())
@@ -96,8 +96,8 @@ fn submit_until_done(
     outcome: impl Fn() -> threadkeep_core::runner::StepOutcome,
 ) {
     loop {
-        match world.submit(thread, outcome()) {
-            Err(Error::Storage(StorageError::Unavailable(..))) => {}
+        match world.submit(thread, outcome()).map_err(Error::into_kind) {
+            Err(ErrorKind::Storage(StorageError::Unavailable(..))) => {}
             done => return drop(done.unwrap()),
         }
     }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use threadkeep::audit::audit;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::LoadedThread;
@@ -70,7 +70,14 @@ fn a_fork_at_every_version_is_sent_the_same_bytes() {
     for directive in [Some("work"), None] {
         let mut world = RunnerFixture::new();
         let original = scripted_thread(&mut world, directive);
-        let pin = world.service.load(&original.id).unwrap().thread.value.pin;
+        let pin = world
+            .service
+            .load(&original.id)
+            .unwrap()
+            .thread
+            .value
+            .pin
+            .clone();
         for version in 1..=original.newest() {
             let before = world.service.load(&original.id).unwrap();
             let fork = fork_at(&world, &original.id, version).unwrap();
@@ -160,7 +167,7 @@ fn a_fork_reads_what_it_carries_and_little_more() {
             "{read} of {version}"
         );
         if version == newest {
-            thread = fork.thread.value.id;
+            thread = fork.thread.value.id.clone();
         }
     }
     // A fork of a fork carries the entries of both.
@@ -370,8 +377,9 @@ fn wrong_requests_are_refused_by_what_is_wrong() {
     let field = |thread: &str, version, key: &str, change: Option<&str>| match world
         .service
         .fork(thread, version, key, change)
+        .map_err(Error::into_kind)
     {
-        Err(Error::Core(CoreError::Invalid { field, .. })) => field.to_string(),
+        Err(ErrorKind::Core(CoreErrorKind::Invalid { field, .. })) => field.to_string(),
         other => format!("{:?}", other.map(drop)),
     };
     for (thread, version, key, change, expected) in [
@@ -421,7 +429,7 @@ fn a_repeated_request_makes_one_fork() {
     let original = scripted_thread(&mut world, Some("work"));
     let id = original.id.as_str();
     let fork = |version, change: Option<&str>| world.service.fork(id, version, "once", change);
-    let made = fork(3, None).unwrap().thread.value.id;
+    let made = fork(3, None).unwrap().thread.value.id.clone();
     assert_eq!(fork(3, None).unwrap().thread.value.id, made);
     assert_eq!(fork(3, Some("{}")).unwrap().thread.value.id, made);
     for (version, change) in [(4, None), (3, Some(r#"{"title": "other"}"#))] {
@@ -474,7 +482,10 @@ fn what_cannot_be_read_or_written_is_not_forked() {
     let newer = "\"format\":9";
     for (collection, name) in [("thread", "link"), ("head", "link"), ("chain", "root")] {
         let refused = forked(collection, name, "\"format\":1", newer);
-        let newer = matches!(refused, Error::Core(CoreError::NewerFormat { .. }));
+        let newer = matches!(
+            refused.kind(),
+            ErrorKind::Core(CoreErrorKind::NewerFormat { .. })
+        );
         assert!(newer, "{collection}: {refused:?}");
     }
     for (from, to) in [
@@ -483,7 +494,7 @@ fn what_cannot_be_read_or_written_is_not_forked() {
     ] {
         let refused = forked("thread", "link", from, to);
         assert!(
-            matches!(refused, Error::Core(CoreError::Corrupt(_))),
+            matches!(refused.kind(), ErrorKind::Core(CoreErrorKind::Corrupt(_))),
             "{refused:?}"
         );
     }
@@ -526,7 +537,12 @@ fn the_audit_finds_forks_that_are_not_counted() {
 fn a_raise_and_a_kill_of_one_leave_the_other() {
     let mut world = RunnerFixture::new();
     let original = scripted_thread(&mut world, Some("work"));
-    let fork = fork_at(&world, &original.id, 5).unwrap().thread.value.id;
+    let fork = fork_at(&world, &original.id, 5)
+        .unwrap()
+        .thread
+        .value
+        .id
+        .clone();
     let before = world.service.load(&original.id).unwrap();
     let caps = ThreadCaps {
         turns: Some(11),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{CommitOp, CommitOutcome, StorageBackend, StorageError};
 use threadkeep_component::ports::StorageError as PortError;
-use threadkeep_component::service::Error;
+use threadkeep_component::service::{Error, ErrorKind};
 use threadkeep_tests::fixture::MapLibrary;
 
 /// The fate of the commit that follows one of unknown outcome.
@@ -86,6 +86,9 @@ fn an_append_whose_commit_is_written_late_is_written_once() {
     }
     // Nobody can tell if the first one will be written yet.
     let (written, entries) = append_late(NextCommit::AwayWithout);
-    let unknown = matches!(written, Err(Error::Storage(PortError::OutcomeUnknown(..))));
+    let unknown = matches!(
+        written.as_ref().map_err(Error::kind),
+        Err(ErrorKind::Storage(PortError::OutcomeUnknown(..)))
+    );
     assert!(unknown && entries == 0, "{written:?}");
 }

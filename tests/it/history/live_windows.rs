@@ -142,12 +142,12 @@ fn a_head_of_an_earlier_program_is_read_back_to_the_question() {
     let asked = append(&host, &[message_event("user", "the question")]);
     append_rounds(&host, "late", 100);
     let mut loaded = host.world.service.load(&host.thread).unwrap();
-    loaded.head.value.asked_version = None;
+    loaded.head.value_mut().asked_version = None;
     let put = StoreWrite::Put {
         collection: key::HEAD,
         key: loaded.key(),
         expect: WriteCondition::Any,
-        value: core_json::to_text(&loaded.head.value),
+        value: core_json::to_text(&*loaded.head.value),
     };
     let ports = host.world.service.ports();
     assert!(ports.commit(vec![put], false).unwrap());
@@ -182,7 +182,7 @@ fn hand_off(world: &RunnerFixture, tip: &str, link: &str, tokens: u64) -> Traili
     let (loaded, window) = load(world, tip, carry_tokens(tokens));
     let mut selection = select(&loaded, &window, tokens);
     let mut change = ThreadChange::new(&loaded, moment(world));
-    change.thread.next = Some(link.to_owned());
+    change.thread_mut().next = Some(link.to_owned());
     change.push_event(Event::ThreadHandoff(ThreadHandoff {
         new_thread_id: link.to_owned(),
         trailing_turns: selection.turns,
@@ -190,7 +190,7 @@ fn hand_off(world: &RunnerFixture, tip: &str, link: &str, tokens: u64) -> Traili
         summary_tokens: 0,
         summary_problem: None,
     }));
-    change.thread.outcome = Some(ThreadStatus::Continued);
+    change.thread_mut().outcome = Some(ThreadStatus::Continued);
     change.head.status = ThreadStatus::Continued;
     change.head.due = None;
     change.stop_drawing();

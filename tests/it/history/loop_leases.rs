@@ -10,6 +10,7 @@ use threadkeep_core::runner::{DecisionInputs, HolderProof, OPEN_MILLIS_MAX, Sign
 fn cause(host: &LoopHost) -> String {
     host.head()
         .cause
+        .clone()
         .map(|cause| cause.code)
         .unwrap_or_default()
 }
@@ -148,7 +149,7 @@ fn lost_lease_is_ended_by_claim_or_recovery() {
         let mut host = LoopHost::open();
         host.append(&[message_event("user", "hi"), call_event("a")])
             .unwrap();
-        let step = host.head().step.unwrap().version;
+        let step = host.head().step.clone().unwrap().version;
         let proof = match how {
             "watched" => HolderProof::Watched { step, partial: 0 },
             _ => HolderProof::Dead,

@@ -3,9 +3,10 @@
 
 use super::{LoopHost, code, message_event};
 use crate::runner::fixture::usage;
-use threadkeep_component::service::Error;
 use threadkeep_component::service::ledger::{HoldAdmission, UnresolvedEstimate};
 use threadkeep_component::service::tree::TREE_THREADS_MAX;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{CallBill, CapRaise, Signal};
@@ -163,8 +164,8 @@ fn money_that_is_short_lowers_the_output_and_then_denies() {
     assert_eq!((held.output, held.amount), (300, rest));
     let before = host.head();
     for asked in [tokens(100, 256), dollars(1)] {
-        let Err(Error::Core(threadkeep_core::error::Error::Exceeded(cause))) =
-            host.hold("denied", &asked)
+        let Err(ErrorKind::Core(CoreErrorKind::Exceeded(cause))) =
+            host.hold("denied", &asked).map_err(Error::into_kind)
         else {
             panic!("{asked:?}: it is admitted");
         };

@@ -3,8 +3,8 @@
 use super::{LoopHost, code};
 use crate::runner::fixture::{RunnerFixture, says};
 use serde_json::{Value, json};
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::history::parse_user;
 use threadkeep_core::runner::Signal;
 
@@ -17,8 +17,8 @@ fn input(id: &str, text: &str) -> String {
 }
 
 fn field<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
-    match result {
-        Err(Error::Core(CoreError::Invalid { field, .. })) => field,
+    match result.map_err(Error::into_kind) {
+        Err(ErrorKind::Core(CoreErrorKind::Invalid { field, .. })) => field,
         other => panic!("{other:?}"),
     }
 }
@@ -103,14 +103,15 @@ fn a_successor_knows_the_ids_of_its_chain_and_a_fork_has_its_own() {
         .unwrap()
         .thread
         .value
-        .id;
+        .id
+        .clone();
     let kill = Signal::Kill;
     service.signal(&host.thread, "k", &kill).unwrap();
     let resume = |id: &str, text: &str| {
         service.resume(&host.thread, Some(&input(id, text)), "h/1", "r", None)
     };
     assert_eq!(field(resume("m1", "another")), "input.id");
-    let next = resume("m2", "two").unwrap().loaded.thread.value.id;
+    let next = resume("m2", "two").unwrap().loaded.thread.value.id.clone();
     let message = Signal::Message(parse_user(&input("m1", "another")).unwrap());
     assert_eq!(field(service.signal(&next, "s", &message)), "input.id");
     service.signal(&fork, "s", &message).unwrap();

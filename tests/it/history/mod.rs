@@ -20,22 +20,23 @@ mod store_deaths;
 
 use crate::runner::fixture::RunnerFixture;
 use serde_json::{Value, json};
-use threadkeep_component::service::Error;
+use std::rc::Rc;
 use threadkeep_component::service::history::AppendOutcome;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::thread::Head;
 use threadkeep_core::time::UnixTime;
 
 pub fn code(error: &Error) -> &'static str {
-    match error {
-        Error::Core(CoreError::Invalid { .. }) => "invalid",
-        Error::Core(CoreError::NotFound { .. }) => "not-found",
-        Error::Core(CoreError::Busy { .. }) => "busy",
-        Error::Core(CoreError::Continued { .. }) => "continued",
-        Error::Core(CoreError::Refused { .. }) => "refused",
-        Error::Core(CoreError::Fenced { .. }) => "fenced",
-        Error::Core(CoreError::Conflict { .. }) => "conflict",
-        Error::Core(CoreError::Exceeded(_)) => "exceeded",
+    match error.kind() {
+        ErrorKind::Core(CoreErrorKind::Invalid { .. }) => "invalid",
+        ErrorKind::Core(CoreErrorKind::NotFound { .. }) => "not-found",
+        ErrorKind::Core(CoreErrorKind::Busy { .. }) => "busy",
+        ErrorKind::Core(CoreErrorKind::Continued { .. }) => "continued",
+        ErrorKind::Core(CoreErrorKind::Refused { .. }) => "refused",
+        ErrorKind::Core(CoreErrorKind::Fenced { .. }) => "fenced",
+        ErrorKind::Core(CoreErrorKind::Conflict { .. }) => "conflict",
+        ErrorKind::Core(CoreErrorKind::Exceeded(_)) => "exceeded",
         _ => "other",
     }
 }
@@ -94,7 +95,7 @@ impl LoopHost {
         Ok(loaded.head.value.version)
     }
 
-    pub fn head(&self) -> Head {
+    pub fn head(&self) -> Rc<Head> {
         self.world.service.load(&self.thread).unwrap().head.value
     }
 

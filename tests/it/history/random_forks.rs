@@ -112,7 +112,7 @@ impl ForkedWorld {
         }
         let version = first + at % (newest - first + 1);
         let fork = fork_at(&self.world, id, version).unwrap();
-        let made = fork.thread.value.id;
+        let made = fork.thread.value.id.clone();
         let carried = messages_until(&self.world, id, Some(version));
         let sent = messages_until(&self.world, &made, None);
         assert_eq!(sent[..carried.len()], carried);

@@ -3,9 +3,9 @@
 use crate::runner::fixture::{RunnerFixture, raise};
 use std::collections::BTreeMap;
 use threadkeep_component::ports::HostPorts;
-use threadkeep_component::service::Error;
 use threadkeep_component::service::ledger::{HoldAdmission, UnresolvedEstimate};
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::ledger::Account;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
@@ -162,8 +162,8 @@ impl LoopFamily {
 /// Returns the cause of a denial.
 #[track_caller]
 pub fn denial_cause<T: std::fmt::Debug>(answer: Result<T, Error>) -> StatusCause {
-    match answer {
-        Err(Error::Core(CoreError::Exceeded(cause))) => cause,
+    match answer.map_err(Error::into_kind) {
+        Err(ErrorKind::Core(CoreErrorKind::Exceeded(cause))) => cause,
         other => panic!("it is not denied: {other:?}"),
     }
 }

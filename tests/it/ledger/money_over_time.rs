@@ -68,7 +68,16 @@ fn a_chat_that_rests_for_a_year_locks_nothing_and_goes_on() {
     let chat = world.create(None);
     world.start(&chat, Some("hello")).unwrap();
     world.submit(&chat, says("hello")).unwrap();
-    let account = |world: &RunnerFixture| world.service.load(&chat).unwrap().chain.value.account;
+    let account = |world: &RunnerFixture| {
+        world
+            .service
+            .load(&chat)
+            .unwrap()
+            .chain
+            .value
+            .account
+            .clone()
+    };
     let before = account(&world);
     assert_eq!((before.users, before.held), (0, NanoUsd::ZERO));
     world.advance(365 * 24 * 3_600_000);
@@ -91,7 +100,7 @@ fn a_child_that_the_store_has_no_room_for_is_not_made_and_the_reply_is_kept() {
     let got = family.reply(&boss, &[("spawn_thread", json!({"directive": "work"}))]);
     assert!(got[0].1 && got[0].2.contains("free space"), "{got:?}");
     let loaded = family.load(&boss);
-    assert_eq!(loaded.head.value.cause.unwrap().code, "store_full");
+    assert_eq!(loaded.head.value.cause.clone().unwrap().code, "store_full");
     assert_eq!(
         (loaded.chain.value.children, loaded.head.value.hold),
         (0, None)

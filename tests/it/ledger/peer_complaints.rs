@@ -9,10 +9,10 @@ use crate::runner::fixture::{RunnerFixture, calls, fails, raise, reply, says, us
 use std::sync::Arc;
 use threadkeep::storage::StorageBackend;
 use threadkeep_component::ports::HostPorts;
-use threadkeep_component::service::Error;
 use threadkeep_component::service::ledger::UnresolvedEstimate;
 use threadkeep_component::service::store::CONTENTION;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{CallBill, ReplyBlock, StepOutcome};
@@ -27,10 +27,11 @@ fn is_admitted(store: &Arc<dyn StorageBackend>, thread: &str) -> bool {
     let token = opened.unwrap().head.value.token;
     let asked = UnresolvedEstimate::Amount(NanoUsd::new(TENTH));
     loop {
-        match service.hold(thread, token, "only", &asked, until(60)) {
+        let held = service.hold(thread, token, "only", &asked, until(60));
+        match held.map_err(Error::into_kind) {
             Ok(_) => return true,
-            Err(Error::Core(CoreError::Exceeded(_))) => return false,
-            Err(Error::Storage(error)) => {
+            Err(ErrorKind::Core(CoreErrorKind::Exceeded(_))) => return false,
+            Err(ErrorKind::Storage(error)) => {
                 assert!(format!("{error:?}").contains(CONTENTION), "{error:?}");
             }
             Err(error) => panic!("{error:?}"),

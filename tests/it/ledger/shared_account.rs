@@ -5,12 +5,13 @@ use super::loop_family::{LoopFamily as Held, TENTH};
 use crate::children::fixture::ThreadFamily;
 use crate::runner::fixture::{RunnerFixture, says};
 use serde_json::json;
+use std::rc::Rc;
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::HostPorts;
-use threadkeep_component::service::Error;
 use threadkeep_component::service::ledger::UnresolvedEstimate;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::ledger::Account;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{CallBill, MODEL_MILLIS, OUTPUT_TOKENS_FLOOR, StepOutcome};
@@ -39,10 +40,10 @@ fn boss_with_children(children: usize) -> (ThreadFamily, Vec<String>) {
 }
 
 fn account(family: &ThreadFamily) -> Account {
-    family.load(&family.boss).chain.value.account
+    family.load(&family.boss).chain.value.account.clone()
 }
 
-fn head(family: &ThreadFamily, thread: &str) -> Head {
+fn head(family: &ThreadFamily, thread: &str) -> Rc<Head> {
     family.load(thread).head.value
 }
 
@@ -62,7 +63,7 @@ fn an_attempt_holds_half_of_what_is_left_while_others_draw_on_it() {
             held <= after.checked_add(NanoUsd::new(1)).unwrap(),
             "{held} of {before}"
         );
-        let output = head(&family, child).step.unwrap().output;
+        let output = head(&family, child).step.clone().unwrap().output;
         assert!(output >= OUTPUT_TOKENS_FLOOR, "{output}");
         before = after;
     }
@@ -93,7 +94,7 @@ fn an_attempt_waits_for_money_that_calls_under_way_hold() {
     assert_eq!(cause.code, "money_held", "{cause:?}");
     let mut version = waits.version;
     for pause in [500, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000] {
-        let step = head(&family, second).step.unwrap();
+        let step = head(&family, second).step.clone().unwrap();
         let until = step.until.expect("until when");
         assert_eq!(
             until.millis_since(family.world.service.ports().now()),
@@ -113,7 +114,7 @@ fn an_attempt_waits_for_money_that_calls_under_way_hold() {
     assert_eq!(handed.unwrap().step.kind, Some(StepKind::CallLlm));
     version += 1;
     let goes_on = head(&family, second);
-    assert_eq!((goes_on.version, goes_on.cause), (version, None));
+    assert_eq!((goes_on.version, goes_on.cause.clone()), (version, None));
     family.world.submit(second, says("done")).unwrap();
     family.world.audit();
 }
@@ -132,7 +133,10 @@ fn a_wait_for_money_ends_with_the_longest_time_of_a_call() {
         .submit(&children[0], StepOutcome::Waited)
         .unwrap();
     assert_eq!(family.status(&children[0]), "suspended");
-    let cause = head(&family, &children[0]).cause.expect("why it stopped");
+    let cause = head(&family, &children[0])
+        .cause
+        .clone()
+        .expect("why it stopped");
     assert_eq!(cause.code, "spend_exceeded");
     family.world.audit();
 }
@@ -145,8 +149,8 @@ fn a_hold_that_others_leave_no_room_for_is_refused_by_a_code_of_its_own() {
         family.child_without_account("root", thread);
     }
     let first = family.hold("one", 8 * TENTH).unwrap();
-    let code = |refused: Result<_, Error>| match refused {
-        Err(Error::Core(CoreError::Exceeded(cause))) => cause.code,
+    let code = |refused: Result<_, Error>| match refused.map_err(Error::into_kind) {
+        Err(ErrorKind::Core(CoreErrorKind::Exceeded(cause))) => cause.code,
         other => panic!("{other:?}"),
     };
     assert_eq!(code(family.hold("two", 5 * TENTH)), "money_held");

@@ -58,8 +58,8 @@ fn links(world: &RunnerFixture, first: &str) -> Vec<String> {
     let mut ids = vec![first.to_owned()];
     loop {
         let loaded: LoadedThread = world.service.load(ids.last().unwrap()).unwrap();
-        match loaded.thread.value.next {
-            Some(next) => ids.push(next),
+        match &loaded.thread.value.next {
+            Some(next) => ids.push(next.clone()),
             None => {
                 assert_eq!(loaded.chain.value.tip, loaded.thread.value.id);
                 return ids;
@@ -79,7 +79,7 @@ fn of_two_resumes_at_once_one_wins() {
             std::thread::spawn(move || {
                 let world = RunnerFixture::over(shared, MapLibrary::small());
                 let begun = resume_as(&world, &thread, Some("go on"), holder);
-                begun.map(|begun| begun.loaded.thread.value.id)
+                begun.map(|begun| begun.loaded.thread.value.id.clone())
             })
         });
         let done = callers.map(|caller| caller.join().unwrap());

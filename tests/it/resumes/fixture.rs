@@ -1,9 +1,9 @@
 //! Steps that the tests of resumes do again and again.
 
 use crate::runner::fixture::{RunnerFixture, user};
-use threadkeep_component::service::Error;
 use threadkeep_component::service::runner::StepHandle;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::history::Event;
 
 /// Resumes a thread under a new holder; returns the id of the thread that goes on.
@@ -53,9 +53,9 @@ pub fn newest_events(world: &RunnerFixture, thread: &str) -> Vec<Event> {
 
 /// Returns the refusal of the core.
 #[track_caller]
-pub fn core_error<T: std::fmt::Debug>(done: Result<T, Error>) -> CoreError {
-    match done {
-        Err(Error::Core(error)) => error,
+pub fn core_error<T: std::fmt::Debug>(done: Result<T, Error>) -> CoreErrorKind {
+    match done.map_err(Error::into_kind) {
+        Err(ErrorKind::Core(error)) => error,
         other => panic!("{other:?}"),
     }
 }
@@ -63,5 +63,5 @@ pub fn core_error<T: std::fmt::Debug>(done: Result<T, Error>) -> CoreError {
 /// The holder of a running thread.
 pub fn holder_of(world: &RunnerFixture, thread: &str) -> String {
     let head = world.service.load(thread).unwrap().head.value;
-    head.holder.expect("it is held")
+    head.holder.clone().expect("it is held")
 }

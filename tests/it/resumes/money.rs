@@ -4,7 +4,7 @@ use super::fixture::{core_error, resume};
 use crate::children::fixture::ThreadFamily;
 use crate::runner::fixture::says;
 use serde_json::json;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::runner::Signal;
 
 /// A child with an account of its own whose parent has spent what is left: refused, with what is
@@ -20,7 +20,7 @@ fn a_child_whose_parent_has_too_little_is_refused_with_what_is_left() {
     family.world.start(&second, None).unwrap();
     let before = family.load(&child);
     match core_error(resume(&mut family.world, &child, Some("go on"))) {
-        CoreError::Exceeded(cause) => {
+        CoreErrorKind::Exceeded(cause) => {
             assert_eq!(cause.code, "spend_exceeded");
             assert!(
                 cause.maximum.is_some_and(|left| left < 50_000_000),
@@ -64,7 +64,7 @@ fn a_frozen_account_is_thawed_by_the_thread_that_owns_it() {
             .unwrap();
         family.sweep();
         match core_error(resume(&mut family.world, &child, Some("go on"))) {
-            CoreError::Refused { advice, .. } => assert!(advice.contains(&boss), "{advice}"),
+            CoreErrorKind::Refused { advice, .. } => assert!(advice.contains(&boss), "{advice}"),
             other => panic!("{own:?}: {other:?}"),
         }
         family.world.audit();
@@ -94,6 +94,6 @@ fn a_cap_on_spend_does_not_begin_again() {
     let next = resume(&mut world, &thread, Some("go on")).unwrap();
     assert_eq!(world.status(&next), "suspended");
     let head = world.service.load(&next).unwrap().head.value;
-    assert_eq!(head.cause.unwrap().code, "spend_exceeded");
+    assert_eq!(head.cause.clone().unwrap().code, "spend_exceeded");
     world.audit();
 }

@@ -3,15 +3,15 @@
 use super::fixture::{core_error, resume_as};
 use crate::runner::fixture::{RunnerFixture, says};
 use threadkeep_component::ports::HostPorts;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::DecisionContext;
 use threadkeep_core::runner::{self, DecisionInputs, HolderProof, ResumeRequest, StartRequest};
 
-fn invalid_field(error: &CoreError) -> String {
+fn invalid_field(error: &CoreErrorKind) -> String {
     match error {
-        CoreError::Invalid { field, .. } => field.to_string(),
+        CoreErrorKind::Invalid { field, .. } => field.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -33,7 +33,7 @@ fn the_name_of_a_holder_is_checked_by_each_request() {
         let resumed = service.resume(&ended, Some(&next_message()), holder, "key", None);
         assert_eq!(invalid_field(&core_error(resumed)), "holder");
         let resumed = service.resume(&ended, Some(&next_message()), "r/1", holder, None);
-        assert!(matches!(core_error(resumed), CoreError::Invalid { .. }));
+        assert!(matches!(core_error(resumed), CoreErrorKind::Invalid { .. }));
         let claimed = service.claim(&running, holder, HolderProof::Dead);
         assert_eq!(invalid_field(&core_error(claimed)), "holder");
     }
@@ -78,8 +78,10 @@ fn a_thread_that_has_not_ended_gets_no_successor() {
             store_full_message: None,
         };
         let refused = runner::resume(&loaded, None, None, request, moment).unwrap_err();
-        match refused {
-            CoreError::Refused { .. } => assert!(refused.to_full_text().contains("not ended")),
+        match refused.kind() {
+            CoreErrorKind::Refused { .. } => {
+                assert!(refused.kind().to_full_text().contains("not ended"))
+            }
             other => panic!("{other:?}"),
         }
     }

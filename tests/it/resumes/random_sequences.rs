@@ -76,7 +76,7 @@ impl ResumedTree {
 
     /// The tip of the chain of a link.
     fn tip(&self, n: u8) -> String {
-        self.family.load(&self.pick(n)).chain.value.tip
+        self.family.load(&self.pick(n)).chain.value.tip.clone()
     }
 
     fn perform(&mut self, request: &ChainRequest) {
@@ -99,7 +99,7 @@ impl ResumedTree {
                 let top = self.family.boss.clone();
                 let page = self.family.world.service.tree_page(&top, None).unwrap();
                 for (branch, _) in page.branches.into_iter().take(CHAINS_MAX) {
-                    let id = branch.thread.value.id;
+                    let id = branch.thread.value.id.clone();
                     if !self.links.contains(&id) {
                         self.links.push(id);
                     }
@@ -110,14 +110,14 @@ impl ResumedTree {
                 let Some(parent) = &loaded.chain.value.parent else {
                     return;
                 };
-                let parent = self.family.load(parent).chain.value.tip;
+                let parent = self.family.load(parent).chain.value.tip.clone();
                 let asked = json!({"thread": loaded.thread.value.id, "message": "again"});
                 self.submit_to(&parent, calls(&[("resume_thread", &asked.to_string())]));
             }
             ChainRequest::Cancel(n) => self.signal(n, &Signal::Cancel),
             ChainRequest::Kill(n) => self.signal(n, &Signal::Kill),
             ChainRequest::Recover(n) => {
-                let holder = self.family.load(&self.tip(n)).head.value.holder;
+                let holder = self.family.load(&self.tip(n)).head.value.holder.clone();
                 let holders: Vec<String> = holder.into_iter().collect();
                 let _ = self.family.world.service.recover(&holders, None);
             }
@@ -161,7 +161,12 @@ impl ResumedTree {
         for link in self.links.clone() {
             let loaded = self.family.load(&link);
             if !loaded.is_tip() {
-                let next = loaded.thread.value.next.expect("a link that is no tip");
+                let next = loaded
+                    .thread
+                    .value
+                    .next
+                    .clone()
+                    .expect("a link that is no tip");
                 let next = self.family.load(&next);
                 assert_eq!(next.thread.value.previous.as_deref(), Some(&*link));
                 continue;

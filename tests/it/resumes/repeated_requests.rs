@@ -2,7 +2,7 @@
 
 use super::fixture::{core_error, holder_of, resume_as, sent_messages};
 use crate::runner::fixture::{RunnerFixture, says};
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 
 fn ended_thread(world: &mut RunnerFixture) -> String {
     let thread = world.create(Some("work"));
@@ -26,11 +26,11 @@ fn a_repeated_resume_makes_one_successor() {
     let by_tip = resume_as(&world, &next, Some("go on"), "a").unwrap();
     assert_eq!((&by_tip.step, &by_tip.more), (&first.step, &first.more));
     match core_error(resume_as(&world, &thread, Some("another"), "a")) {
-        CoreError::Conflict { field, .. } => assert_eq!(field, "input"),
+        CoreErrorKind::Conflict { field, .. } => assert_eq!(field, "input"),
         other => panic!("{other:?}"),
     }
     match core_error(resume_as(&world, &thread, Some("go on"), "b")) {
-        CoreError::Busy { thread, holder, .. } => {
+        CoreErrorKind::Busy { thread, holder, .. } => {
             assert_eq!((thread, &*holder), (next.clone(), "a"))
         }
         other => panic!("{other:?}"),
@@ -38,7 +38,7 @@ fn a_repeated_resume_makes_one_successor() {
     world.hold(&next, Ok(first)).unwrap();
     world.submit(&next, says("done")).unwrap();
     match core_error(resume_as(&world, &thread, Some("go on"), "a")) {
-        CoreError::Continued {
+        CoreErrorKind::Continued {
             thread: old,
             next: new,
         } => assert_eq!((old, new), (thread, next.clone())),
@@ -69,13 +69,13 @@ fn bad_requests_are_refused() {
     for holder in ["", "a\nb"] {
         let refused = core_error(resume_as(&world, &thread, Some("x"), holder));
         assert!(
-            matches!(refused, CoreError::Invalid { .. }),
+            matches!(refused, CoreErrorKind::Invalid { .. }),
             "{holder:?}: {refused:?}"
         );
     }
     let none = core_error(resume_as(&world, "nobody", Some("x"), "a"));
-    assert!(matches!(none, CoreError::NotFound { .. }));
+    assert!(matches!(none, CoreErrorKind::NotFound { .. }));
     let broken = world.service.resume(&thread, Some("{"), "a", "a", None);
-    assert!(matches!(core_error(broken), CoreError::Invalid { .. }));
+    assert!(matches!(core_error(broken), CoreErrorKind::Invalid { .. }));
     world.audit();
 }

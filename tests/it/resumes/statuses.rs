@@ -4,7 +4,7 @@ use super::fixture::{core_error, holder_of, newest_events, resume, resume_as, se
 use crate::runner::fixture::{RunnerFixture, calls, says};
 use serde_json::{Value, json};
 use threadkeep_component::ports::HostPorts;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::history::{CommitReason, Event};
 use threadkeep_core::ledger::Account;
 use threadkeep_core::runner::{HolderProof, Signal};
@@ -77,7 +77,7 @@ fn each_status_is_resumed_in_its_way() {
         world.audit();
         if place == "busy" {
             assert!(
-                matches!(core_error(done), CoreError::Busy { .. }),
+                matches!(core_error(done), CoreErrorKind::Busy { .. }),
                 "{status}"
             );
             continue;
@@ -129,7 +129,7 @@ fn a_waiting_thread_is_refused() {
     family.reply(&boss, &[("wait_threads", json!({}))]);
     assert_eq!(family.status(&boss), "waiting");
     let refused = resume(&mut family.world, &boss, None);
-    assert!(matches!(core_error(refused), CoreError::Refused { .. }));
+    assert!(matches!(core_error(refused), CoreErrorKind::Refused { .. }));
     family.world.audit();
 }
 
@@ -140,7 +140,7 @@ fn a_resume_without_a_message_needs_something_to_answer() {
     let mut world = RunnerFixture::new();
     let done = thread_in(&mut world, "completed");
     match core_error(resume(&mut world, &done, None)) {
-        CoreError::Invalid { field, problem, .. } => {
+        CoreErrorKind::Invalid { field, problem, .. } => {
             assert_eq!(field, "input");
             assert!(
                 problem.contains(&done) && problem.contains("message"),
@@ -203,7 +203,7 @@ fn any_link_resumes_the_tip() {
     let second = resume(&mut world, &first, Some("again")).unwrap();
     let busy = resume_as(&world, &first, Some("and again"), "other");
     match core_error(busy) {
-        CoreError::Busy { thread, .. } => assert_eq!(thread, second, "the successor is named"),
+        CoreErrorKind::Busy { thread, .. } => assert_eq!(thread, second, "the successor is named"),
         other => panic!("{other:?}"),
     }
     let holder = holder_of(&world, &second);
@@ -218,7 +218,7 @@ fn any_link_resumes_the_tip() {
     assert_eq!(loaded.chain.value.tip, third);
     // What names an earlier link is told where the chain goes on.
     let late = world.service.signal(&first, "late", &Signal::Kill);
-    assert!(matches!(core_error(late), CoreError::Continued { next, .. } if next == second));
+    assert!(matches!(core_error(late), CoreErrorKind::Continued { next, .. } if next == second));
     let claimed = world.service.claim(&first, "x", HolderProof::None);
     assert!(claimed.is_err());
     world.audit();

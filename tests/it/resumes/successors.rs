@@ -6,7 +6,7 @@ use serde_json::json;
 use std::sync::Arc;
 use threadkeep::storage::CommitOp;
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::runner::{Signal, StepOutcome};
 use threadkeep_core::thread::{BASE_PARTS_MAX, StepKind};
 use threadkeep_tests::counting_store::CallCountingStore;
@@ -156,7 +156,7 @@ fn a_link_that_is_killed_before_its_hand_off_is_resumed() {
     }
     world.submit(&thread, StepOutcome::Waited).unwrap();
     let handed = world.submit(&thread, says("what was done")).unwrap();
-    let base = handed.loaded.thread.value.base.unwrap();
+    let base = handed.loaded.thread.value.base.clone().unwrap();
     assert!(base.parts.len() <= BASE_PARTS_MAX / 2 + 1);
     world.audit();
 }
@@ -218,7 +218,7 @@ fn a_lost_predecessor_is_named_where_it_is_read() {
     let third = resume(&mut world, &second, Some("more")).unwrap();
     let read = world.service.messages(&third, 0, None);
     match core_error(read) {
-        CoreError::Corrupt(message) => assert!(message.contains(&first), "{message}"),
+        CoreErrorKind::Corrupt(message) => assert!(message.contains(&first), "{message}"),
         other => panic!("{other:?}"),
     }
     let other = world.create(Some("work"));

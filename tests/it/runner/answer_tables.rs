@@ -11,7 +11,10 @@ use threadkeep_tests::fixture::MapLibrary;
 
 pub fn cause(world: &RunnerFixture, thread: &str) -> String {
     let head = world.service.load(thread).unwrap().head.value;
-    head.cause.map(|cause| cause.code).unwrap_or_default()
+    head.cause
+        .clone()
+        .map(|cause| cause.code)
+        .unwrap_or_default()
 }
 
 #[test]
@@ -140,7 +143,14 @@ fn permanent_failures_suspend_at_once() {
             ),
             ("suspended", expected)
         );
-        let account = world.service.load(&thread).unwrap().chain.value.account;
+        let account = world
+            .service
+            .load(&thread)
+            .unwrap()
+            .chain
+            .value
+            .account
+            .clone();
         assert_eq!(
             (account.spent.get(), account.held.get()),
             (0, 0),
@@ -288,7 +298,14 @@ fn money_is_checked_before_it_is_spent() {
         }
     }
     assert_eq!(cause(&world, &thread), "spend_exceeded");
-    let account = world.service.load(&thread).unwrap().chain.value.account;
+    let account = world
+        .service
+        .load(&thread)
+        .unwrap()
+        .chain
+        .value
+        .account
+        .clone();
     assert!(account.spent <= account.limit.unwrap());
     world.audit();
 }
@@ -506,7 +523,7 @@ fn a_request_as_large_as_the_window_is_not_sent() {
         assert_eq!(pending, sent, "{read}: {}", cause(&world, &thread));
         if !sent {
             let head = world.service.load(&thread).unwrap().head.value;
-            let why = head.cause.expect("a cause");
+            let why = head.cause.clone().expect("a cause");
             assert_eq!(
                 (why.code.as_str(), why.maximum),
                 ("window_exceeded", Some(8_000))

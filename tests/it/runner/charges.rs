@@ -19,8 +19,16 @@ fn attempt_without_usage_is_charged_by_time_and_text() {
         let mut world = RunnerFixture::new();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
-        let account =
-            |world: &RunnerFixture| world.service.load(&thread).unwrap().chain.value.account;
+        let account = |world: &RunnerFixture| {
+            world
+                .service
+                .load(&thread)
+                .unwrap()
+                .chain
+                .value
+                .account
+                .clone()
+        };
         let held = account(&world).held.get();
         world.advance(millis);
         let failure = LlmFailure {
@@ -65,9 +73,16 @@ fn a_call_whose_holder_died_is_charged_until_its_last_sign() {
         }
         world.advance(36_000_000);
         let held = head.hold.unwrap().amount.get();
-        let holder = head.holder.unwrap();
+        let holder = head.holder.clone().unwrap();
         world.service.recover(&[holder], None).unwrap();
-        let account = world.service.load(&thread).unwrap().chain.value.account;
+        let account = world
+            .service
+            .load(&thread)
+            .unwrap()
+            .chain
+            .value
+            .account
+            .clone();
         assert_eq!(
             account.spent.get(),
             held - (400 - output) * 2_000,

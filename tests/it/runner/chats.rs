@@ -91,7 +91,7 @@ fn a_step_that_is_lost_again_and_again_suspends_for_good() {
                     .claim(&thread, &holder, HolderProof::Dead)
                     .unwrap();
             } else {
-                let dead = [head.holder.unwrap()];
+                let dead = [head.holder.clone().unwrap()];
                 world.service.recover(&dead, None).unwrap();
             }
             world.audit();
@@ -119,7 +119,14 @@ fn a_message_behind_open_calls_begins_its_run_with_the_start() {
     let mut world = RunnerFixture::new();
     let mut draft = threadkeep_core::thread::ThreadDraft::default();
     draft.overrides.capabilities = vec!["execute.tool.read".to_owned()];
-    let chat = world.service.create(&draft).unwrap().thread.value.id;
+    let chat = world
+        .service
+        .create(&draft)
+        .unwrap()
+        .thread
+        .value
+        .id
+        .clone();
     world.threads.push(chat.clone());
     world.start(&chat, Some("hi")).unwrap();
     world.submit(&chat, calls(&[("read", "{}")])).unwrap();

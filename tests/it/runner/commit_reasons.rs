@@ -124,6 +124,7 @@ fn claim_and_recovery_name_their_reason() {
                 .head
                 .value
                 .holder
+                .clone()
                 .unwrap();
             match recovers {
                 true => drop(world.service.recover(&[holder], None).unwrap()),

@@ -12,7 +12,7 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::HostPorts;
 use threadkeep_component::service::runner::StepHandle;
 use threadkeep_component::service::{Error, ThreadService};
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::ledger::{ReserveGrant, UnknownBill, Usage};
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
@@ -89,7 +89,8 @@ impl RunnerFixture {
             .expect("it is created")
             .thread
             .value
-            .id;
+            .id
+            .clone();
         self.threads.push(id.clone());
         id
     }
@@ -115,7 +116,7 @@ impl RunnerFixture {
         let mut change = ThreadChange::new(&loaded, moment);
         let grant = named.map(|amount| ReserveGrant::Exactly(NanoUsd::new(amount)));
         let funds = change.fund_child(grant).unwrap();
-        let number = change.chain.add_child();
+        let number = change.chain_mut().add_child();
         let under = SpawnParent {
             thread: parent,
             chain: &loaded.thread.value.chain,
@@ -140,7 +141,7 @@ impl RunnerFixture {
         // A child of its parent's own id contradicts the parent's plan.
         match change.into_head_plan() {
             Ok(plan) => service.commit(&plan).unwrap_or(false),
-            Err(CoreError::Corrupt(_)) => false,
+            Err(error) if matches!(error.kind(), CoreErrorKind::Corrupt(_)) => false,
             Err(error) => panic!("{error}"),
         }
     }

@@ -3,8 +3,8 @@
 use super::fixture::RunnerFixture;
 use serde_json::json;
 use threadkeep_component::ports::HostPorts;
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::history::parse_user;
 use threadkeep_core::runner::Signal;
 use threadkeep_core::thread::ThreadDraft;
@@ -73,7 +73,9 @@ fn check_refused(world: &mut RunnerFixture, what: &str) {
             assert!(done.is_err());
             continue;
         }
-        let Err(Error::Core(CoreError::Refused { advice, .. })) = done else {
+        let Err(ErrorKind::Core(CoreErrorKind::Refused { advice, .. })) =
+            done.as_ref().map_err(Error::kind)
+        else {
             panic!("{what}: {call}: {done:?}");
         };
         // An append to an ended thread is refused because of its end.

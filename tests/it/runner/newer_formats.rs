@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{COLLECTIONS, CommitOp, RecordExpectation, RecordKey, StorageBackend};
-use threadkeep_component::service::Error;
 use threadkeep_component::service::ledger::UnresolvedEstimate;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{
     CallBill, DecisionInputs, HolderProof, Signal, StepOutcome, StepSubmission,
@@ -114,8 +114,11 @@ fn check_calls(world: &RunnerFixture, id: &str, kind: &str) {
         let answer = call(world, id);
         assert!(
             matches!(
-                answer,
-                Err(Error::Core(CoreError::NewerFormat { format: 2, .. }))
+                answer.as_ref().map_err(Error::kind),
+                Err(ErrorKind::Core(CoreErrorKind::NewerFormat {
+                    format: 2,
+                    ..
+                }))
             ),
             "{name} with a {kind} of format 2: {answer:?}"
         );
@@ -231,8 +234,11 @@ fn records_that_are_kept_for_ever_have_a_format() {
     ];
     for answer in answers {
         let newer = matches!(
-            answer,
-            Err(Error::Core(CoreError::NewerFormat { format: 2, .. }))
+            answer.as_ref().map_err(Error::kind),
+            Err(ErrorKind::Core(CoreErrorKind::NewerFormat {
+                format: 2,
+                ..
+            }))
         );
         assert!(newer, "{answer:?}");
     }
@@ -304,14 +310,16 @@ fn a_child_below_a_newer_account_keeps_its_run() {
         let before = all_records(&*store);
         for thread in &threads {
             let told = family.world.submit(thread, says("done")).map(drop);
-            let Err(Error::Core(CoreError::NewerFormat { thread: of, .. })) = told else {
+            let Err(ErrorKind::Core(CoreErrorKind::NewerFormat { thread: of, .. })) =
+                told.as_ref().map_err(Error::kind)
+            else {
                 panic!("{told:?}");
             };
-            assert_eq!(of, boss);
+            assert_eq!(*of, boss);
             let kill = family.world.service.signal(thread, "k", &Signal::Kill);
             assert!(kill.is_err_and(|error| error.is_damage()));
         }
-        let holder = |thread: &String| family.load(thread).head.value.holder.unwrap();
+        let holder = |thread: &String| family.load(thread).head.value.holder.clone().unwrap();
         let dead: Vec<String> = threads.iter().map(holder).collect();
         let recovered = family.world.service.recover(&dead, None).unwrap();
         assert_eq!(recovered.closed, Vec::<String>::new());

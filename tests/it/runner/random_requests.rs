@@ -253,7 +253,14 @@ fn old_token(world: &mut RunnerFixture, thread: &str) {
 }
 
 fn recover(world: &mut RunnerFixture, thread: &str) {
-    let holder = world.service.load(thread).unwrap().head.value.holder;
+    let holder = world
+        .service
+        .load(thread)
+        .unwrap()
+        .head
+        .value
+        .holder
+        .clone();
     let dead: Vec<String> = holder.into_iter().collect();
     for closed in world.service.recover(&dead, None).unwrap().closed {
         // A waiting cancel takes effect; any other thread can go on.

@@ -253,7 +253,14 @@ fn acknowledged_message_is_in_the_history_after_any_end() {
     for (how, outcome) in thread_ends() {
         let mut world = RunnerFixture::new();
         let thread = world.create(Some("work"));
-        let holder = world.start(&thread, None).unwrap().loaded.head.value.holder;
+        let holder = world
+            .start(&thread, None)
+            .unwrap()
+            .loaded
+            .head
+            .value
+            .holder
+            .clone();
         if how.contains("open calls") {
             world.submit(&thread, calls(&[("read", "{}")])).unwrap();
             let stopped = StepOutcome::Stopped(fails("cancelled", true));
@@ -348,7 +355,7 @@ fn the_time_of_a_lost_step_counts_up_to_its_last_sign_of_life() {
             world.service.progress(&thread, head.token, "Half").unwrap();
         }
         world.advance(10_000_000);
-        let holder = head.holder.unwrap();
+        let holder = head.holder.clone().unwrap();
         world.service.recover(&[holder], None).unwrap();
         let used = world.service.load(&thread).unwrap().head.value.counters;
         assert_eq!((used.duration, used.run_duration), (counted, counted));

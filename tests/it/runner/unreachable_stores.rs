@@ -8,7 +8,7 @@ use threadkeep::storage::StorageBackend;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::StorageError;
 use threadkeep_component::service::runner::StepHandle;
-use threadkeep_component::service::{Error, ThreadService};
+use threadkeep_component::service::{Error, ErrorKind, ThreadService};
 use threadkeep_core::runner::{DecisionInputs, HolderProof, Signal, StepOutcome, StepSubmission};
 use threadkeep_core::thread::ThreadDraft;
 use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
@@ -42,8 +42,8 @@ impl RepeatingCaller {
         call: &dyn Fn(&ThreadService<NativePorts>) -> Result<T, Error>,
     ) -> T {
         let before = self.store.commits();
-        match call(&self.world.service) {
-            Err(Error::Storage(StorageError::Unavailable(..))) => {
+        match call(&self.world.service).map_err(Error::into_kind) {
+            Err(ErrorKind::Storage(StorageError::Unavailable(..))) => {
                 if self.store.commits() > before {
                     self.late.insert(name);
                 }
@@ -78,7 +78,7 @@ impl RepeatingCaller {
                 service.ready(9, cursor.clone(), Some(TOP))
             });
             let due = page.threads.into_iter();
-            children.extend(due.map(|due| due.loaded.thread.value.id));
+            children.extend(due.map(|due| due.loaded.thread.value.id.clone()));
             cursor = page.cursor;
             if cursor.is_none() {
                 return children;

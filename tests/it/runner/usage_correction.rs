@@ -1,8 +1,8 @@
 //! Late corrections: a driver that was presumed dead reports the real usage of its call.
 
 use super::fixture::{RunnerFixture, calls, reply, says, usage};
-use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::runner::{DecisionInputs, HolderProof, Signal, StepOutcome, StepSubmission};
 use threadkeep_core::thread::{CHARGED_MAX, ThreadStatus};
@@ -27,7 +27,10 @@ fn lose_attempt(world: &mut RunnerFixture, used: Option<Usage>) -> (String, Step
 fn submit_late(world: &RunnerFixture, thread: &str, submission: &StepSubmission) {
     let fenced = world.service.submit(thread, submission, submission.version);
     assert!(
-        matches!(fenced, Err(Error::Core(CoreError::Fenced { .. }))),
+        matches!(
+            fenced.as_ref().map_err(Error::kind),
+            Err(ErrorKind::Core(CoreErrorKind::Fenced { .. }))
+        ),
         "{fenced:?}"
     );
 }

@@ -3,9 +3,9 @@
 use super::{StateWorld, change, operation, patch, set};
 use crate::history::code;
 use serde_json::{Value, json};
-use threadkeep_component::service::Error;
 use threadkeep_component::service::history::ChangeTexts;
-use threadkeep_core::error::Error as CoreError;
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::ErrorKind as CoreErrorKind;
 use threadkeep_core::state::{EDITS_BYTES_MAX, STATE_BYTES_MAX};
 
 fn scopes(thread: Value, run: Value) -> Value {
@@ -138,8 +138,10 @@ fn a_change_that_does_not_apply_is_refused_by_its_place_and_writes_nothing() {
     host.append(&first).unwrap();
     let before = (host.version(), host.state(None));
     for (given, expected) in refused_changes() {
-        match host.append(&given) {
-            Err(Error::Core(CoreError::Invalid { field, .. })) => assert_eq!(field, expected),
+        match host.append(&given).map_err(Error::into_kind) {
+            Err(ErrorKind::Core(CoreErrorKind::Invalid { field, .. })) => {
+                assert_eq!(field, expected)
+            }
             other => panic!("{expected}: {other:?}"),
         }
         assert_eq!((host.version(), host.state(None)), before, "{expected}");
@@ -330,8 +332,11 @@ fn a_patch_is_refused_at_the_step_that_makes_too_much() {
             "copies and moves",
         ),
     ] {
-        match host.append(&change(&[given], &[])) {
-            Err(Error::Core(CoreError::Invalid { field, problem, .. })) => {
+        match host
+            .append(&change(&[given], &[]))
+            .map_err(Error::into_kind)
+        {
+            Err(ErrorKind::Core(CoreErrorKind::Invalid { field, problem, .. })) => {
                 assert!(
                     field.starts_with("change.patches[0].patch["),
                     "{words}: {field}"

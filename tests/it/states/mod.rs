@@ -62,7 +62,14 @@ impl StateWorld {
             },
             ..ThreadDraft::default()
         };
-        let thread = world.service.create(&draft).unwrap().thread.value.id;
+        let thread = world
+            .service
+            .create(&draft)
+            .unwrap()
+            .thread
+            .value
+            .id
+            .clone();
         world.note_thread(&thread);
         let events = [message_event("user", "hi").to_string()];
         world.service.append(&thread, None, None, &events).unwrap();

@@ -171,7 +171,7 @@ impl ModelledThread {
             .map(|(_, state)| state.clone());
         self.now = before.unwrap();
         (self.now["run"], self.now["tool_call"]) = (json!({}), json!({}));
-        self.host.thread = forked.thread.value.id;
+        self.host.thread = forked.thread.value.id.clone();
         let thread = self.host.thread.clone();
         self.host.world.note_thread(&thread);
     }

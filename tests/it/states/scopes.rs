@@ -96,7 +96,7 @@ fn a_run_after_a_crashed_one_begins_with_an_empty_scope() {
         .resume(&thread, Some(&input), "h/9", "r", None)
         .unwrap();
     host.world.audit();
-    let next = resumed.loaded.thread.value.id;
+    let next = resumed.loaded.thread.value.id.clone();
     assert_ne!(next, thread);
     assert_eq!(state_of(&host.world, &next, None)["run"], json!({}));
 }
@@ -177,7 +177,8 @@ fn a_fork_has_the_scope_of_the_thread_alone() {
         .unwrap()
         .thread
         .value
-        .id;
+        .id
+        .clone();
     host.world.audit();
     let expected = json!({"thread": {"kept": 1}, "run": {}, "tool_call": {}});
     assert_eq!(state_of(&host.world, &fork, None), expected);
@@ -200,14 +201,16 @@ fn a_fork_has_the_scope_of_the_thread_alone() {
         .unwrap()
         .thread
         .value
-        .id;
+        .id
+        .clone();
     assert_eq!(state_of(&host.world, &early, None)["thread"], json!({}));
     let again = service
         .fork(&fork, version, "h", None)
         .unwrap()
         .thread
         .value
-        .id;
+        .id
+        .clone();
     assert_eq!(
         state_of(&host.world, &again, None)["thread"],
         json!({"kept": 1})
@@ -268,7 +271,7 @@ fn a_hand_off_carries_thread_and_run() {
     assert_eq!(state_of(&chain.world, &first, None), expected);
     // What is carried of the first link shows what it was there.
     let (loaded, closed) = (chain.load(&next), chain.load(&first).head.value.version);
-    let parts = loaded.thread.value.base.unwrap().parts;
+    let parts = loaded.thread.value.base.clone().unwrap().parts;
     for version in parts.iter().map(|part| part.to).filter(|to| *to <= closed) {
         let was = state_of(&chain.world, &first, Some(version));
         let carried = state_of(&chain.world, &next, Some(version));

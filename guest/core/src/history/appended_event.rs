@@ -237,6 +237,7 @@ fn not_appendable_error(place: &str, kind: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn parse(text: &str) -> Result<AppendedEvent, Error> {
         parse_event("events[0]", text)
@@ -412,8 +413,8 @@ mod tests {
             "x".repeat(CALL_ID_BYTES_MAX + 1)
         );
         for (given, field, near) in REFUSED.into_iter().chain([(long.as_str(), ".id", None)]) {
-            match parse(given) {
-                Err(Error::Invalid {
+            match parse(given).map_err(Error::into_kind) {
+                Err(ErrorKind::Invalid {
                     field: at, nearest, ..
                 }) => {
                     assert_eq!(at, format!("events[0]{field}"), "{given}");

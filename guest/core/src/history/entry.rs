@@ -188,7 +188,7 @@ impl Entry {
 
     /// Reads a stored entry.
     pub fn from_text(text: &str) -> Result<Self, Error> {
-        json::read(text).map_err(|e| Error::Corrupt(format!("an entry cannot be read: {e}")))
+        json::read(text).map_err(|e| Error::corrupt(format!("an entry cannot be read: {e}")))
     }
 
     /// Returns the hash that chains an entry of this text.

@@ -233,6 +233,7 @@ impl MessageBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use crate::json;
 
     fn block(change: &[(&str, &str)]) -> String {
@@ -281,8 +282,10 @@ mod tests {
             ),
             (vec![("\"size\":34000", "\"url\":\"x\"")], "at"),
         ] {
-            match parse(&block(&change)) {
-                Err(Error::Invalid { field: found, .. }) => assert_eq!(found, field, "{change:?}"),
+            match parse(&block(&change)).map_err(Error::into_kind) {
+                Err(ErrorKind::Invalid { field: found, .. }) => {
+                    assert_eq!(found, field, "{change:?}")
+                }
                 other => panic!("{change:?}: {other:?}"),
             }
         }
@@ -303,8 +306,10 @@ mod tests {
             (Some(record(34_000, 1)), "at.blob"),
             (Some(record(34_001, 2)), "at.size"),
         ] {
-            match check(found.clone()) {
-                Err(Error::Invalid { field: wrong, .. }) => assert_eq!(wrong, field, "{found:?}"),
+            match check(found.clone()).map_err(Error::into_kind) {
+                Err(ErrorKind::Invalid { field: wrong, .. }) => {
+                    assert_eq!(wrong, field, "{found:?}")
+                }
                 other => panic!("{found:?}: {other:?}"),
             }
         }

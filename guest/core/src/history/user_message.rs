@@ -147,6 +147,7 @@ fn not_a_block_error(place: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn reads_users_messages_or_says_what_is_wrong() {
@@ -180,7 +181,10 @@ mod tests {
             &long,
         ] {
             assert!(
-                matches!(parse_user(bad), Err(Error::Invalid { .. })),
+                matches!(
+                    parse_user(bad).map_err(Error::into_kind),
+                    Err(ErrorKind::Invalid { .. })
+                ),
                 "{bad:.60}"
             );
         }

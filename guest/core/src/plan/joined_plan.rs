@@ -13,6 +13,7 @@ use crate::json::{self, FromJson};
 use crate::state::StateDocument;
 use crate::thread::StateRecord;
 use crate::{id, key};
+use std::rc::Rc;
 
 /// Most operations of a commit: the bound of every store, from `wit/storage.wit`.
 pub const COMMIT_OPS_MAX: usize = 1_024;
@@ -58,7 +59,7 @@ impl From<PlanJoinError> for Error {
         let problem = error.to_string();
         match error {
             PlanJoinError::Contradiction { .. } | PlanJoinError::GuardedRemoval { .. } => {
-                Self::Corrupt(problem)
+                Self::corrupt(problem)
             }
             PlanJoinError::TooManyOps { .. } | PlanJoinError::TooManyBytes { .. } => {
                 Self::invalid("commit", "", problem)
@@ -77,10 +78,15 @@ impl CommitPlan {
     pub fn join(self, later: Self) -> Result<Self, PlanJoinError> {
         let same_thread = id::key(&self.thread.id) == id::key(&later.thread.id);
         let earlier_entry = self.entry.filter(|_| same_thread);
+        let messages = match later.entry.is_none() && same_thread {
+            true => self.messages,
+            false => later.messages,
+        };
         let joined = Self {
             writes: join_writes(self.writes, later.writes)?,
             closing: self.closing && later.closing,
             entry: later.entry.or(earlier_entry),
+            messages,
             logged: later.logged.or(self.logged),
             thread: later.thread,
             head: later.head,
@@ -96,7 +102,7 @@ impl CommitPlan {
     /// the same chain.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the plan writes a text that is no such record.
+    /// `ErrorKind::Corrupt` if the plan writes a text that is no such record.
     pub fn apply_to(&self, loaded: &LoadedThread) -> Result<LoadedThread, Error> {
         let mut after = loaded.clone();
         let own = loaded.key();
@@ -149,8 +155,8 @@ impl CommitPlan {
         name: &str,
     ) -> Result<(), Error> {
         if let Some(text) = self.written_text(of, name) {
-            let unreadable = |error| Error::Corrupt(format!("a plan writes {of} {name}: {error}"));
-            record.value = json::read(text).map_err(unreadable)?;
+            let unreadable = |error| Error::corrupt(format!("a plan writes {of} {name}: {error}"));
+            record.value = Rc::new(json::read(text).map_err(unreadable)?);
         }
         Ok(())
     }
@@ -277,6 +283,7 @@ fn write_bytes(write: &StoreWrite) -> usize {
 mod tests {
     use super::WriteCondition::{Absent, Any, Version};
     use super::*;
+    use crate::error::ErrorKind;
 
     fn put_record(expect: WriteCondition, value: &str) -> StoreWrite {
         StoreWrite::Put {
@@ -433,6 +440,6 @@ mod tests {
         let refused = check_size(&large(bytes));
         assert_eq!(refused, Err(PlanJoinError::TooManyBytes { bytes }));
         let error = Error::from(PlanJoinError::TooManyBytes { bytes });
-        assert!(matches!(error, Error::Invalid { field, .. } if field == "commit"));
+        assert!(matches!(error.kind(), ErrorKind::Invalid { field, .. } if field == "commit"));
     }
 }

@@ -1,23 +1,38 @@
 //! The records of a thread as they were read.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::id;
 use crate::ledger::Account;
 use crate::thread::{ChainRecord, FORMAT, Head, StateRecord, ThreadRecord};
+use std::rc::Rc;
 
-/// A record as it was read.
+/// A record as it was read. Who remembers it, decides about it or shows it has the same one, not a
+/// copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord<T> {
     /// The store's version of it: the guard; 0 where there is none yet, and a plan creates it.
     pub version: u64,
     /// Content of the record.
-    pub value: T,
+    pub value: Rc<T>,
 }
 
 impl<T> StoredRecord<T> {
+    /// A record at this version of the store.
+    pub fn new(version: u64, value: impl Into<Rc<T>>) -> Self {
+        let value = value.into();
+        Self { version, value }
+    }
+
     /// A record that is to be created.
-    pub const fn absent(value: T) -> Self {
-        Self { version: 0, value }
+    pub fn absent(value: impl Into<Rc<T>>) -> Self {
+        Self::new(0, value)
+    }
+}
+
+impl<T: Clone> StoredRecord<T> {
+    /// The record, to be changed for this holder alone.
+    pub fn value_mut(&mut self) -> &mut T {
+        Rc::make_mut(&mut self.value)
     }
 }
 
@@ -83,7 +98,7 @@ impl LoadedThread {
     /// due, until a program that knows the format goes on with it.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`] with the first such record.
+    /// `ErrorKind::NewerFormat` with the first such record.
     pub fn check_formats(&self) -> Result<(), Error> {
         let thread = &self.thread.value;
         let own = [
@@ -96,11 +111,12 @@ impl LoadedThread {
         let mut all = own.into_iter().chain(above);
         match all.find(|(.., format)| *format > FORMAT) {
             None => Ok(()),
-            Some((thread, record, format)) => Err(Error::NewerFormat {
+            Some((thread, record, format)) => Err(ErrorKind::NewerFormat {
                 thread: thread.clone(),
                 record,
                 format,
-            }),
+            }
+            .into()),
         }
     }
 

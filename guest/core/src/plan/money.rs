@@ -10,6 +10,7 @@ use crate::history::{Event, UsageCorrected};
 use crate::ledger::{Account, AccountPath, LedgerRefusal, OverrunOutcome, ReserveGrant, Usage};
 use crate::money::NanoUsd;
 use crate::thread::{CHARGED_MAX, ChargedAttempt, ReportedUsage};
+use std::rc::Rc;
 
 /// The account of a chain that is created, and the chains above it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,8 +92,9 @@ impl ThreadChange<'_> {
         work: &mut dyn FnMut(&mut AccountPath) -> Result<OverrunOutcome, LedgerRefusal>,
     ) -> Result<OverrunOutcome, LedgerRefusal> {
         let own = self.chain.has_account();
-        let own = own.then_some(&mut self.chain.account);
-        let above = self.above.iter_mut().map(|above| &mut above.account);
+        let own = own.then(|| &mut Rc::make_mut(&mut self.chain).account);
+        let above = self.above.iter_mut();
+        let above = above.map(|above| &mut Rc::make_mut(above).account);
         let mut accounts: Vec<&mut Account> = own.into_iter().chain(above).collect();
         if accounts.is_empty() {
             return Ok(OverrunOutcome::Within);
@@ -125,7 +127,7 @@ impl ThreadChange<'_> {
     /// Checks that no recorded movement contradicted the accounts.
     pub(super) fn check_consistent(&self) -> Result<(), Error> {
         match self.contradiction {
-            Some(refusal) => Err(Error::Corrupt(format!(
+            Some(refusal) => Err(Error::corrupt(format!(
                 "the money of {}: {refusal}",
                 self.thread.chain
             ))),

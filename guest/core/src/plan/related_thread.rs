@@ -31,10 +31,7 @@ impl ParentHead {
         (head.format <= FORMAT).then(|| RelatedThread {
             id: self.id.clone(),
             chain: self.chain.clone(),
-            head: StoredRecord {
-                version: self.version,
-                value: head,
-            },
+            head: StoredRecord::new(self.version, head),
         })
     }
 }
@@ -56,7 +53,7 @@ impl ThreadChange<'_> {
         let place = known.unwrap_or_else(|| {
             self.related_heads.push(ChangedHead {
                 before: related.clone(),
-                head: related.head.value.clone(),
+                head: Head::clone(&related.head.value),
             });
             self.related_heads.len() - 1
         });

@@ -2,7 +2,7 @@
 //! now, and a line of the log `state` where a reader would have to go back too far.
 
 use super::{LoadedThread, StoreWrite, ThreadChange};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::hash::sha256_text;
 use crate::history::closed_calls;
 use crate::json;
@@ -21,18 +21,18 @@ impl LoadedThread {
     /// Returns the state document of the thread; an empty one if it has none.
     ///
     /// # Errors
-    /// [`Error::StateNotLoaded`] if it has one that was not loaded.
+    /// `ErrorKind::StateNotLoaded` if it has one that was not loaded.
     pub(crate) fn state_document(&self) -> Result<StateDocument, Error> {
         match (&self.head.value.state, &self.state) {
             (None, _) => Ok(StateDocument::empty()),
             (Some(summary), Some(record)) if record.value.version == summary.version => {
                 Ok(record.value.document.clone())
             }
-            (Some(_), Some(record)) => Err(Error::Corrupt(format!(
+            (Some(_), Some(record)) => Err(Error::corrupt(format!(
                 "the state of {} is of version {}, which its head does not name",
                 self.thread.value.id, record.value.version
             ))),
-            (Some(_), None) => Err(Error::StateNotLoaded),
+            (Some(_), None) => Err(ErrorKind::StateNotLoaded.into()),
         }
     }
 }
@@ -41,7 +41,7 @@ impl ThreadChange<'_> {
     /// Returns the document that edits of this change meet.
     ///
     /// # Errors
-    /// [`Error::StateNotLoaded`] if it was not loaded.
+    /// `ErrorKind::StateNotLoaded` if it was not loaded.
     pub(crate) fn state_document(&self) -> Result<StateDocument, Error> {
         self.loaded.state_document()
     }

@@ -71,11 +71,11 @@ pub fn append(
     }
     check_may_append(loaded, append.token)?;
     if expected != head.version {
-        return Err(Error::Conflict {
-            field: "version",
-            expected: expected.to_string(),
-            actual: head.version.to_string(),
-        });
+        return Err(Error::conflict(
+            "version",
+            expected.to_string(),
+            head.version.to_string(),
+        ));
     }
     let held = append.token.is_some();
     if append.events.is_empty() && append.edits.is_empty() {
@@ -188,7 +188,7 @@ impl AppendValidator {
                 let event = entry.and_then(|entry| entry.events.get(call.index as usize));
                 let Some(Event::ToolUse(used)) = event else {
                     let place = call_id(round.version, call.index);
-                    return Err(Error::Corrupt(format!(
+                    return Err(Error::corrupt(format!(
                         "the open call {place} is not there"
                     )));
                 };

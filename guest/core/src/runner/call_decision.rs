@@ -28,7 +28,7 @@ impl CallDecision {
     /// Reads `{"call", "approve", "note"?}` or `{"call", "answer"}`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the field that is wrong.
+    /// `ErrorKind::Invalid` with the field that is wrong.
     pub fn parse(text: &str) -> Result<Self, Error> {
         const PLACE: &str = "signal.decision";
         let mended = json::mend_surrogates(text);
@@ -102,6 +102,7 @@ impl CallDecision {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn decisions_are_read_strictly() {
@@ -174,8 +175,10 @@ mod tests {
             (long_note.as_str(), "signal.decision.note"),
             (long_answer.as_str(), "signal.decision.answer"),
         ] {
-            match read(text) {
-                Err(Error::Invalid { field: wrong, .. }) => assert_eq!(wrong, field, "{text:.60}"),
+            match read(text).map_err(Error::into_kind) {
+                Err(ErrorKind::Invalid { field: wrong, .. }) => {
+                    assert_eq!(wrong, field, "{text:.60}")
+                }
                 other => panic!("{text:.60}: {other:?}"),
             }
         }

@@ -2,7 +2,7 @@
 
 use super::OPEN_MILLIS_MAX;
 use super::consent::undecided_ids;
-use crate::error::{self, Error};
+use crate::error::{self, Error, ErrorKind};
 use crate::limits::ThreadCaps;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
@@ -22,23 +22,21 @@ pub(super) fn require_pin<'a>(
     pin: Option<&'a PinnedSettings>,
 ) -> Result<&'a PinnedSettings, Error> {
     let id = &loaded.thread.value.id;
-    pin.ok_or_else(|| Error::Corrupt(format!("{id} has no pin")))
+    pin.ok_or_else(|| Error::corrupt(format!("{id} has no pin")))
 }
 
 /// Returns the error for a request that the status of a thread does not allow. What is meant for a
 /// thread that was continued belongs to the next link of its chain, whose id the caller needs.
 pub(super) fn refused_error(loaded: &LoadedThread, advice: &str) -> Error {
-    let thread = loaded.thread.value.id.clone();
-    match &loaded.thread.value.next {
-        Some(next) => Error::Continued {
-            thread,
-            next: next.clone(),
-        },
-        None => Error::Refused {
-            thread,
+    let thread = &loaded.thread.value;
+    match &thread.next {
+        Some(next) => Error::continued(&thread.id, next),
+        None => ErrorKind::Refused {
+            thread: thread.id.clone(),
             status: loaded.head.value.status.to_string(),
             advice: advice.to_owned(),
-        },
+        }
+        .into(),
     }
 }
 
@@ -46,7 +44,7 @@ pub(super) fn refused_error(loaded: &LoadedThread, advice: &str) -> Error {
 /// it.
 ///
 /// # Errors
-/// [`Error::Refused`].
+/// `ErrorKind::Refused`.
 pub(super) fn check_complete(loaded: &LoadedThread) -> Result<(), Error> {
     match loaded.head.value.incomplete {
         true => Err(refused_error(loaded, INCOMPLETE_ADVICE)),
@@ -61,7 +59,7 @@ pub(super) fn check_may_start(
     begins: bool,
     ceiling: ThreadCaps,
 ) -> Result<(), Error> {
-    let mut head = loaded.head.value.clone();
+    let mut head = Head::clone(&loaded.head.value);
     if begins {
         begin_run(&mut head);
     }
@@ -74,7 +72,7 @@ pub(super) fn check_may_start(
         }
         ThreadStatus::Suspended => {
             if let Some(cause) = find_reached_cap(&head, ceiling) {
-                return Err(Error::Exceeded(cause));
+                return Err(Error::exceeded(cause));
             }
         }
         ThreadStatus::Running => return Err(busy_error(loaded)),
@@ -103,11 +101,12 @@ pub(super) fn check_may_start(
 
 pub(super) fn busy_error(loaded: &LoadedThread) -> Error {
     let head = &loaded.head.value;
-    Error::Busy {
+    ErrorKind::Busy {
         thread: loaded.thread.value.id.clone(),
         holder: head.holder.clone().unwrap_or_default(),
         expiry: head.expiry.unwrap_or(head.updated),
     }
+    .into()
 }
 
 /// Counts a new run: what is capped for each run begins anew. The count of lost steps goes on.
@@ -168,10 +167,7 @@ pub(super) fn check_deadline(deadline: UnixTime, moment: DecisionContext<'_>) ->
 pub(super) fn check_loop_token(loaded: &LoadedThread, token: u64) -> Result<(), Error> {
     let head = &loaded.head.value;
     if token != head.token {
-        return Err(Error::Fenced {
-            expected: token,
-            actual: head.token,
-        });
+        return Err(Error::fenced(token, head.token));
     }
     match head.status {
         ThreadStatus::Running if head.is_external_loop() => Ok(()),

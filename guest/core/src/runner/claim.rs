@@ -176,7 +176,7 @@ fn wait_further(mut change: ThreadChange<'_>) -> Result<CommitDecision, Error> {
     change.head.lost = before.lost;
     change.head.holder = None;
     change.head.request = None;
-    if change.head == *before {
+    if *change.head == **before {
         return Ok(CommitDecision::Repeat);
     }
     Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))

@@ -117,11 +117,11 @@ pub(super) fn repeat_decision(
         (true, DecisionVerdict::Answer) => " with another text",
         (true, _) => " with another note",
     };
-    Err(Error::Conflict {
-        field: "decision",
-        expected: verdict.as_str().to_owned(),
-        actual: format!("{}{words}", taken.as_str()),
-    })
+    Err(Error::conflict(
+        "decision",
+        verdict.as_str().to_owned(),
+        format!("{}{words}", taken.as_str()),
+    ))
 }
 
 /// Returns the place of the call in the open round, if it waits for a decision.
@@ -332,7 +332,7 @@ fn apply_decision(
             Some(prepared) => perform_approved(change, call.index, name, prepared, round)?,
             None if is_builtin_tool(&name) => {
                 let message = format!("the approved call of {name} was not read before the commit");
-                return Err(Error::Corrupt(message));
+                return Err(Error::corrupt(message));
             }
             None => round.open.push(RoundCall {
                 idempotent: false,

@@ -88,7 +88,7 @@ pub(super) fn become_idle(change: &mut ThreadChange<'_>) {
 pub(super) fn complete_thread(change: &mut ThreadChange<'_>, result: Option<String>) {
     change.head.cause = None;
     release_lease(change, ThreadStatus::Completed);
-    change.thread.result = result;
+    change.thread_mut().result = result;
     record_end(change, ThreadStatus::Completed);
 }
 
@@ -97,7 +97,7 @@ pub(super) fn fail_thread(change: &mut ThreadChange<'_>, cause: StatusCause, res
     push_error_message(change, &cause);
     release_lease(change, ThreadStatus::Error);
     change.head.cause = Some(cause);
-    change.thread.result = Some(result);
+    change.thread_mut().result = Some(result);
     record_end(change, ThreadStatus::Error);
 }
 
@@ -108,7 +108,7 @@ fn push_error_message(change: &mut ThreadChange<'_>, cause: &StatusCause) {
 
 fn record_end(change: &mut ThreadChange<'_>, status: ThreadStatus) {
     change.closing = true;
-    change.thread.outcome = Some(status);
+    change.thread_mut().outcome = Some(status);
     change.head.intent = None;
     change.head.round = None;
     change.head.phase = None;

@@ -113,11 +113,7 @@ impl Attempt {
         if self.estimate == digest {
             return Ok(CommitDecision::Repeat);
         }
-        Err(Error::Conflict {
-            field: "estimate",
-            expected: digest,
-            actual: self.estimate.clone(),
-        })
+        Err(Error::conflict("estimate", digest, self.estimate.clone()))
     }
 }
 
@@ -178,7 +174,7 @@ pub fn hold(
         return Err(refused_error(loaded, advice));
     }
     if let Some(cause) = find_reached_cap(head, moment.ceiling) {
-        return Err(Error::Exceeded(cause));
+        return Err(Error::exceeded(cause));
     }
     let mut change = ThreadChange::new(loaded, moment);
     change.apply_reported_usage();
@@ -238,7 +234,7 @@ fn admit_external_hold(
     if let Err(refusal) = admit_money(change, amount) {
         let cause = money_held_cause(change, amount, refusal);
         let cause = cause.unwrap_or_else(|| money_refused_cause(change, refusal));
-        return Err(Error::Exceeded(cause));
+        return Err(Error::exceeded(cause));
     }
     let basis = prices.and_then(|_| change.charge_basis(input, output, rate));
     let own = ExternalHold {
@@ -298,7 +294,7 @@ pub fn settle(
     if let Some((name, known)) = known {
         let attempt = Attempt {
             bill: Some(digest.clone()),
-            ..known.value.clone()
+            ..Attempt::clone(&known.value)
         };
         change.extra.push(StoreWrite::Put {
             collection: key::SEEN,
@@ -326,11 +322,7 @@ pub fn settle(
 fn repeat_or_conflict(same: bool, digest: &str, told: &str) -> Result<CommitDecision, Error> {
     match same {
         true => Ok(CommitDecision::Repeat),
-        false => Err(Error::Conflict {
-            field: "bill",
-            expected: digest.to_owned(),
-            actual: told.to_owned(),
-        }),
+        false => Err(Error::conflict("bill", digest.to_owned(), told.to_owned())),
     }
 }
 

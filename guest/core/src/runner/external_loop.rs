@@ -133,7 +133,7 @@ fn check_result(text: &str) -> Result<(), Error> {
 /// too.
 ///
 /// # Errors
-/// [`Error::Invalid`].
+/// `ErrorKind::Invalid`.
 pub fn parse_failure(field: &str, text: String) -> Result<(String, LoopFailure), Error> {
     let wrong = |problem: &str| Err(Error::invalid(field, &text, problem));
     let Ok(failed) = json::read::<LoopFailure>(&text) else {

@@ -41,7 +41,7 @@ impl ForkRequest {
     /// Reads a request; `change` is a JSON object: `{"title"?, "agent"?, "task"?, "limits"?}`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a field that is unknown or not valid.
+    /// `ErrorKind::Invalid` for a field that is unknown or not valid.
     pub fn parse(
         (thread, version): (&str, u64),
         key: &str,
@@ -105,7 +105,7 @@ pub struct ForkPoint<'a> {
 /// `moment` has the operator's caps.
 ///
 /// # Errors
-/// [`Error::Invalid`] for properties that are not valid, or for a version whose path has too many
+/// `ErrorKind::Invalid` for properties that are not valid, or for a version whose path has too many
 /// parts.
 pub fn fork(
     request: &ForkRequest,
@@ -179,7 +179,7 @@ fn push_first_events(change: &mut ThreadChange<'_>, point: ForkPoint<'_>) {
 /// Returns the write that counts one more fork of the original's chain. It replaces the record as
 /// it was read: a chain that is deleted meanwhile refuses it.
 fn count_fork(original: &LoadedThread) -> StoreWrite {
-    let mut chain = original.chain.value.clone();
+    let mut chain = ChainRecord::clone(&original.chain.value);
     chain.forks += 1;
     StoreWrite::Put {
         collection: key::CHAIN,
@@ -227,7 +227,7 @@ fn forked_record(
         outcome: None,
         result: None,
         created: moment.now,
-        ..original.clone()
+        ..ThreadRecord::clone(original)
     })
 }
 

@@ -31,7 +31,7 @@ pub fn message_digest(message: &Message) -> String {
 /// Tells whether a message was taken before, by the messages that are known.
 ///
 /// # Errors
-/// [`Error::Invalid`] at `place` if another message of its id was taken.
+/// `ErrorKind::Invalid` at `place` if another message of its id was taken.
 pub fn is_known_message(
     place: &str,
     message: &Message,

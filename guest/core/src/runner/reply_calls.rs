@@ -125,7 +125,7 @@ fn decide_call(
         }
         (None, None) if tool.is_some_and(|tool| is_builtin_tool(&tool.name)) => {
             let message = format!("nobody prepared the call of {}", used.name);
-            return Err(Error::Corrupt(message));
+            return Err(Error::corrupt(message));
         }
         (None, None) => {
             calls.timeout = calls.timeout.max(tool.map_or(0, |tool| tool.timeout));

@@ -57,6 +57,7 @@ pub fn parse_result_content(place: usize, text: &str) -> Result<ResultContent, E
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn image() -> String {
         let hash = "ab".repeat(32);
@@ -107,8 +108,8 @@ mod tests {
             (r#"["a"]"#, "outcomes[2].content[0].type"),
             (r#"[{"type":"text"}]"#, "outcomes[2].content[0].text"),
         ] {
-            match parse_result_content(2, text) {
-                Err(Error::Invalid { field, .. }) => assert_eq!(field, expected, "{text}"),
+            match parse_result_content(2, text).map_err(Error::into_kind) {
+                Err(ErrorKind::Invalid { field, .. }) => assert_eq!(field, expected, "{text}"),
                 other => panic!("{text}: {other:?}"),
             }
         }

@@ -44,9 +44,9 @@ pub struct ResumeRequest<'a> {
 /// Resumes the tip of a chain that has ended. `pin` and `fresh` are as for a start.
 ///
 /// # Errors
-/// [`Error::Continued`] for a thread that was continued already, [`Error::Refused`] where an
-/// account above is frozen, [`Error::Exceeded`] with what is available where the account cannot be
-/// opened again, [`Error::Invalid`] without an input where nothing is to be answered.
+/// `ErrorKind::Continued` for a thread that was continued already, `ErrorKind::Refused` where an
+/// account above is frozen, `ErrorKind::Exceeded` with what is available where the account cannot
+/// be opened again, `ErrorKind::Invalid` without an input where nothing is to be answered.
 pub fn resume(
     loaded: &LoadedThread,
     pin: Option<&PinnedSettings>,
@@ -67,7 +67,7 @@ pub fn resume(
     let base = |tip: &LoadedThread| whole_base(tip, &hashes);
     let opened = open_successor(loaded, closing, &base, (moment.ceiling, false), moment.now);
     let mut successor = opened?;
-    let (tip, head) = (&loaded.head.value, &mut successor.loaded.head.value);
+    let (tip, head) = (&loaded.head.value, successor.loaded.head.value_mut());
     head.carried_turns = carried_turns(loaded);
     (head.mail_from, head.mail_to) = (tip.mail_from, tip.mail_to);
     let remembered = remember_key(loaded, &start, &next)?;
@@ -118,7 +118,7 @@ fn check_may_resume(loaded: &LoadedThread, start: &StartRequest<'_>) -> Result<(
 /// money that its account claims. The driver that resumes it checks again.
 ///
 /// # Errors
-/// Those of [`resume`], and [`Error::Refused`] for a thread that is under way.
+/// Those of [`resume`], and `ErrorKind::Refused` for a thread that is under way.
 pub fn check_may_be_resumed(loaded: &LoadedThread, ceiling: ThreadCaps) -> Result<(), Error> {
     check_complete(loaded)?;
     let status = loaded.head.value.status;
@@ -154,10 +154,7 @@ fn check_may_have_successor(loaded: &LoadedThread) -> Result<(), Error> {
     if !loaded.is_tip() || thread.next.is_some() || head.status == ThreadStatus::Continued {
         return Err(match &thread.next {
             Some(_) => refused_error(loaded, ""),
-            None => Error::Continued {
-                thread: thread.id.clone(),
-                next: loaded.chain.value.tip.clone(),
-            },
+            None => Error::continued(&thread.id, &loaded.chain.value.tip),
         });
     }
     check_complete(loaded)?;
@@ -207,9 +204,9 @@ fn close_tip(
         message_preview: preview.unwrap_or_default(),
         reconstructed_turns: carried_turns(loaded),
     }));
-    change.thread.next = Some(next.to_owned());
+    change.thread_mut().next = Some(next.to_owned());
     let last = change.chain.last_child_number();
-    change.chain.spawned = Some(last);
+    change.chain_mut().spawned = Some(last);
     // Its mail is the successor's, and so is what it carried. An end that it has still to pass on
     // is not for children that the successor spawns.
     change.head.carried_spend = None;
@@ -240,7 +237,7 @@ fn whole_base(tip: &LoadedThread, hashes: &[(u64, String)]) -> Result<Option<His
             tip.thread.value.id
         );
         let code = "base_parts_exceeded";
-        return Err(Error::Exceeded(StatusCause::with_bound(
+        return Err(Error::exceeded(StatusCause::with_bound(
             "limit", code, message, parts, most,
         )));
     }

@@ -71,7 +71,7 @@ pub(super) fn apply_tool_results(
         .head
         .round
         .clone()
-        .ok_or_else(|| Error::Corrupt("a round is pending that has no calls".into()))?;
+        .ok_or_else(|| Error::corrupt("a round is pending that has no calls"))?;
     check_outcomes(round.version, &round.calls, &outcomes)?;
     count_time(change);
     let events = entry.map(|entry| entry.events.as_slice());
@@ -202,9 +202,9 @@ fn check_outcomes(
     if expected == given {
         return Ok(());
     }
-    Err(Error::Conflict {
-        field: "outcomes",
-        expected: format!("[{}]", given.join(", ")),
-        actual: format!("[{}]", expected.join(", ")),
-    })
+    Err(Error::conflict(
+        "outcomes",
+        format!("[{}]", given.join(", ")),
+        format!("[{}]", expected.join(", ")),
+    ))
 }

@@ -249,7 +249,7 @@ fn raise_caps(change: &mut ThreadChange<'_>, asked: CapRaise) -> Result<(), Erro
     if change.thread.pin.is_none() {
         // The caps are resolved once more at the first start.
         let before = change.thread.overrides.limits;
-        change.thread.overrides.limits = before.overridden_by(caps);
+        change.thread_mut().overrides.limits = before.overridden_by(caps);
     }
     Ok(())
 }
@@ -301,7 +301,7 @@ fn raise_refused_error(change: &ThreadChange<'_>, spend: NanoUsd, refusal: Ledge
             );
             let (need, room) = (need.get(), room.get());
             let cause = StatusCause::with_bound("budget", "spend_exceeded", message, need, room);
-            Error::Exceeded(cause.with_detail(CauseDetail {
+            Error::exceeded(cause.with_detail(CauseDetail {
                 failure: None,
                 account: Some(above.to_owned()),
             }))

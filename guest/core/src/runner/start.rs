@@ -45,7 +45,7 @@ const ABOUT_BYTES_MAX: usize = 4 << 10;
 /// Parses what a caller says about a run.
 ///
 /// # Errors
-/// [`Error::Invalid`] if it is too long, or is no JSON object.
+/// `ErrorKind::Invalid` if it is too long, or is no JSON object.
 pub fn parse_about(text: &str) -> Result<JsonValue<'static>, Error> {
     if text.len() > ABOUT_BYTES_MAX {
         let problem = format!("is longer than {ABOUT_BYTES_MAX} bytes");
@@ -87,7 +87,7 @@ pub fn is_repeated_start(head: &Head, holder: &str, request: &str) -> bool {
 /// differs. `closing` is the entry that closed the thread.
 ///
 /// # Errors
-/// [`Error::Conflict`] about `input`.
+/// `ErrorKind::Conflict` about `input`.
 pub fn check_handed_off_start(
     closing: Option<&Entry>,
     request: &StartRequest<'_>,
@@ -99,11 +99,11 @@ pub fn check_handed_off_start(
 /// made; earlier programs kept no digest in it.
 fn check_repeated_input(first: Option<&Entry>, digest: &str) -> Result<(), Error> {
     match first.and_then(|entry| entry.answers.as_ref()) {
-        Some(before) if before.hash != digest => Err(Error::Conflict {
-            field: "input",
-            expected: digest.to_owned(),
-            actual: before.hash.clone(),
-        }),
+        Some(before) if before.hash != digest => Err(Error::conflict(
+            "input",
+            digest.to_owned(),
+            before.hash.clone(),
+        )),
         _ => Ok(()),
     }
 }
@@ -309,15 +309,16 @@ fn apply_pin(change: &mut ThreadChange<'_>, pin: &PinnedSettings, fresh: Option<
             expect: plan::WriteCondition::Any,
             value: text,
         });
-        change.thread.pin = Some(hash);
-        change.thread.capabilities = pin.capabilities.clone();
-        change.thread.model = pin.model.name.clone();
+        let thread = change.thread_mut();
+        thread.pin = Some(hash);
+        thread.capabilities = pin.capabilities.clone();
+        thread.model = pin.model.name.clone();
         if first {
-            change.thread.limits = pin.limits;
+            thread.limits = pin.limits;
             change.head.limits = pin.limits;
             // The money of a child was fixed when it was spawned.
             if change.chain.above.is_empty() {
-                change.chain.account.limit = pin.limits.spend;
+                change.chain_mut().account.limit = pin.limits.spend;
             }
         }
     }
@@ -337,7 +338,7 @@ pub(super) fn acquire_lease(
 ) -> Result<(), Error> {
     let was = change.head.status;
     if let Err(refusal) = change.start_drawing() {
-        return Err(Error::Exceeded(money_refused_cause(change, refusal)));
+        return Err(Error::exceeded(money_refused_cause(change, refusal)));
     }
     let head = &mut change.head;
     if was != ThreadStatus::Suspended {

@@ -83,7 +83,7 @@ fn step_calls(
     round: Option<&Entry>,
 ) -> Result<Vec<StepCall>, Error> {
     let missing = || {
-        Error::Corrupt(format!(
+        Error::corrupt(format!(
             "the round that version {} hands out is not there",
             head.version
         ))

@@ -14,7 +14,7 @@ use super::submission::{StepOutcome, StepSubmission};
 use super::summary_attempt::{apply_summary_failure, apply_summary_reply};
 use super::transition::RunTransition;
 use super::usage_correction::record_fenced_usage;
-use crate::error::{Error, NO_STEP};
+use crate::error::{Error, ErrorKind, NO_STEP};
 use crate::hash::sha256_text;
 use crate::history::{CommitReason, Entry, StepAnswer};
 use crate::json;
@@ -38,7 +38,7 @@ pub fn submit(
     let pending = match find_pending_step(loaded, answer, &submission, &hash) {
         Ok(Some(pending)) => pending,
         Ok(None) => return Ok(CommitDecision::Repeat),
-        Err(error @ Error::Fenced { .. }) => {
+        Err(error) if matches!(error.kind(), ErrorKind::Fenced { .. }) => {
             let usage = submission.outcome.usage();
             let links = (loaded, submission.inputs.tip.as_deref());
             return record_fenced_usage(links, submission.version, usage, error, moment);
@@ -149,10 +149,7 @@ fn find_pending_step<'a>(
 ) -> Result<Option<&'a PendingStep>, Error> {
     let head = &loaded.head.value;
     if submission.token != head.token {
-        return Err(Error::Fenced {
-            expected: submission.token,
-            actual: head.token,
-        });
+        return Err(Error::fenced(submission.token, head.token));
     }
     if let Some(pending) = head
         .step
@@ -166,19 +163,19 @@ fn find_pending_step<'a>(
         .filter(|answer| answer.version == submission.version)
     {
         Some(answer) if answer.hash == hash => Ok(None),
-        Some(answer) => Err(Error::Conflict {
-            field: "result",
-            expected: hash.to_owned(),
-            actual: answer.hash.clone(),
-        }),
-        None => Err(Error::Conflict {
-            field: "version",
-            expected: submission.version.to_string(),
-            actual: match &head.step {
+        Some(answer) => Err(Error::conflict(
+            "result",
+            hash.to_owned(),
+            answer.hash.clone(),
+        )),
+        None => {
+            let actual = match &head.step {
                 Some(step) => step.version.to_string(),
                 None => NO_STEP.to_owned(),
-            },
-        }),
+            };
+            let expected = submission.version.to_string();
+            Err(Error::conflict("version", expected, actual))
+        }
     }
 }
 

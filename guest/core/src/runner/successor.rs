@@ -67,11 +67,15 @@ pub(super) fn hand_off(
     let draw = (moment.ceiling, true);
     let LinkSuccessor { plan, mut loaded } =
         open_successor(loaded, closing, &base, draw, moment.now)?;
-    carry_run(&mut loaded.head.value, &run, pin);
-    loaded.head.value.carried_turns = carried.trailing.turns;
+    carry_run(loaded.head.value_mut(), &run, pin);
+    loaded.head.value_mut().carried_turns = carried.trailing.turns;
     let first = open_link(&loaded, &carried, moment)?;
     let mut opened = first.apply_to(&loaded)?;
-    count_carried(&mut opened.head.value, &carried.trailing, run.token_scale());
+    count_carried(
+        opened.head.value_mut(),
+        &carried.trailing,
+        run.token_scale(),
+    );
     let last = carried.trailing.texts.last();
     let asked_last = last.is_some_and(|text| text.starts_with(USER_MESSAGE));
     let second = begin_turn(&opened, pin, mail, asked_last, moment)?;
@@ -121,8 +125,9 @@ fn close_link(change: &mut ThreadChange<'_>, next: &str, carried: &CarriedContex
     // The successor takes what follows.
     change.head.carried_spend = None;
     change.head.mail_from = change.head.mail_to;
-    change.thread.next = Some(next.to_owned());
-    change.thread.outcome = Some(ThreadStatus::Continued);
+    let thread = change.thread_mut();
+    thread.next = Some(next.to_owned());
+    thread.outcome = Some(ThreadStatus::Continued);
 }
 
 /// Returns the base of the successor: its own first entry, then what it carries.

@@ -51,7 +51,7 @@ pub(super) fn record_fenced_usage(
 /// tip of the chain where the thread was continued, and is left out where that cannot be read.
 ///
 /// # Errors
-/// Those of a plan, and [`Error::NewerFormat`] for a tip that a newer program has written.
+/// Those of a plan, and `ErrorKind::NewerFormat` for a tip that a newer program has written.
 pub(super) fn plan_correction(
     change: ThreadChange<'_>,
     tip: Option<&LoadedThread>,

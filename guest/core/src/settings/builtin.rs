@@ -223,10 +223,11 @@ fn parse_spawn(name: &str, fields: &JsonObject<'_>) -> Result<BuiltinCall, Error
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn refused_field(name: &str, arguments: &str) -> Option<String> {
-        match BuiltinCall::parse(name, arguments) {
-            Some(Err(Error::Invalid { field, .. })) => Some(field),
+        match BuiltinCall::parse(name, arguments).map(|call| call.map_err(Error::into_kind)) {
+            Some(Err(ErrorKind::Invalid { field, .. })) => Some(field),
             Some(Ok(_)) => None,
             other => panic!("{name} {arguments}: {other:?}"),
         }

@@ -97,7 +97,7 @@ impl CoordinationSettings {
     /// Reads the document `coordination` of the settings, which may be missing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] whose field is the path of the key.
+    /// `ErrorKind::Invalid` whose field is the path of the key.
     pub fn parse(text: Option<&str>) -> Result<Self, Error> {
         let document = match text {
             None => JsonObject::new(),

@@ -313,6 +313,7 @@ pub fn render_prompt(body: &str, inputs: &JsonObject<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn parse_directive(front: &str, body: &str) -> Result<Directive, Error> {
         let body = crate::json::to_text(body);
@@ -346,11 +347,11 @@ mod tests {
             ("[]", "inputs", None),
             ("{", "inputs", None),
         ] {
-            let Err(Error::Invalid {
+            let Err(ErrorKind::Invalid {
                 field: f,
                 nearest: n,
                 ..
-            }) = d.resolve_inputs(given)
+            }) = d.resolve_inputs(given).map_err(Error::into_kind)
             else {
                 panic!("{given}")
             };
@@ -375,7 +376,10 @@ mod tests {
             ("{}", "${HOME}"),
         ] {
             assert!(
-                matches!(parse_directive(front, body), Err(Error::Invalid { .. })),
+                matches!(
+                    parse_directive(front, body).map_err(Error::into_kind),
+                    Err(ErrorKind::Invalid { .. })
+                ),
                 "{front} {body}"
             );
         }

@@ -69,6 +69,7 @@ pub(super) fn decimal_field(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn parse(text: &str) -> Result<ThreadCaps, Error> {
         parse_limits("limits", Some(&crate::json::parse(text).unwrap()))
@@ -110,7 +111,9 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
-        let Err(Error::Invalid { nearest, .. }) = parse(r#"{"turn": 1}"#) else {
+        let Err(ErrorKind::Invalid { nearest, .. }) =
+            parse(r#"{"turn": 1}"#).map_err(Error::into_kind)
+        else {
             panic!("must refuse")
         };
         assert_eq!(nearest.as_deref(), Some("turns"));

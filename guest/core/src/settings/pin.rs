@@ -96,13 +96,13 @@ impl PinnedSettings {
     /// Reads a stored pin, which its thread names by this hash.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a text of another hash: somebody edited it.
+    /// `ErrorKind::Corrupt` for a text of another hash: somebody edited it.
     pub fn from_text(hash: &str, text: &str) -> Result<Self, Error> {
         if sha256_text(text) != hash {
             let message = format!("the pin {hash} is not the text that has this hash");
-            return Err(Error::Corrupt(message));
+            return Err(Error::corrupt(message));
         }
-        crate::json::read(text).map_err(|e| Error::Corrupt(format!("a pin cannot be read: {e}")))
+        crate::json::read(text).map_err(|e| Error::corrupt(format!("a pin cannot be read: {e}")))
     }
 
     /// Returns how the thread is continued. A pin of an earlier program has the defaults, with the

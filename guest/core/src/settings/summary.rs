@@ -79,7 +79,7 @@ impl SummaryChoice {
     /// that is the tier for summaries and there is none, or none that the thread may use.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a model that is named and has no prices, where the thread does not
+    /// `ErrorKind::Invalid` for a model that is named and has no prices, where the thread does not
     /// allow that.
     pub fn choose_model(
         name: &str,
@@ -134,7 +134,7 @@ impl PinnedSummary {
     /// used.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the directive cannot be used for a summary.
+    /// `ErrorKind::Invalid` if the directive cannot be used for a summary.
     pub fn new(
         choice: &SummaryChoice,
         directive: Option<&Directive>,

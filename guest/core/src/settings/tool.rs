@@ -3,7 +3,7 @@
 use super::{
     check_known_fields, flag_field, is_builtin_tool, parse_object, text_field, texts_field,
 };
-use crate::error::{ECHO_BYTES_MAX, Error, cut};
+use crate::error::Error;
 use crate::json::record;
 use crate::json::{JsonObject, JsonValue};
 use crate::limits::CAP_MAX;
@@ -234,15 +234,12 @@ pub(crate) fn check_patterns(
                 .map(|near| format!("{TOOL_CAPABILITY_PREFIX}{near}")),
         };
         if let Some(near) = near {
-            return Err(Error::Invalid {
-                field: format!("{place}.{field}"),
-                value: cut(capability, ECHO_BYTES_MAX).to_owned(),
-                problem: match field {
-                    "capabilities" => "grants no tool that there is".to_owned(),
-                    _ => "matches no tool that there is".to_owned(),
-                },
-                nearest: Some(near),
-            });
+            let problem = match field {
+                "capabilities" => "grants no tool that there is",
+                _ => "matches no tool that there is",
+            };
+            let error = Error::invalid(format!("{place}.{field}"), capability, problem);
+            return Err(error.with_nearest(Some(&near)));
         }
     }
     Ok(())
@@ -286,6 +283,7 @@ pub fn check_draft_capabilities(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn refuses_capabilities_that_can_only_be_a_slip() {
@@ -295,9 +293,11 @@ mod tests {
             ("directives/d", "capabilities"),
             &[capability.to_owned()],
             &catalog,
-        ) {
+        )
+        .map_err(Error::into_kind)
+        {
             Ok(()) => None,
-            Err(Error::Invalid { nearest, .. }) => nearest,
+            Err(ErrorKind::Invalid { nearest, .. }) => nearest,
             Err(other) => panic!("{other}"),
         };
         for (capability, meant) in [
@@ -371,8 +371,8 @@ mod tests {
             ("rye.execute.tool.raed_fil*", Some("execute.tool.read_fil*")),
             ("execute.tool.read_fil", Some("execute.tool.read_file")),
         ] {
-            match check(pattern) {
-                Err(Error::Invalid { field, nearest, .. }) => {
+            match check(pattern).map_err(Error::into_kind) {
+                Err(ErrorKind::Invalid { field, nearest, .. }) => {
                     assert_eq!((field.as_str(), nearest.as_deref()), ("d.approvals", meant));
                 }
                 other => panic!("{pattern}: {other:?}"),

@@ -16,6 +16,7 @@ use crate::plan::{
 };
 use crate::time::UnixTime;
 use crate::{id, key};
+use std::rc::Rc;
 
 /// Longest title, in characters.
 pub const TITLE_CHARS_MAX: usize = 200;
@@ -97,7 +98,7 @@ pub enum ChainPlace<'a> {
 /// `random` is at least six hex digits, used where the id is generated.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a draft that is not valid.
+/// `ErrorKind::Invalid` for a draft that is not valid.
 pub fn create(
     draft: &ThreadDraft,
     resolved: ResolvedDraft,
@@ -302,7 +303,11 @@ pub fn check_title(title: Option<&str>) -> Result<(), Error> {
 }
 
 /// Returns a thread whose records do not exist yet.
-pub(crate) fn absent_thread(thread: ThreadRecord, head: Head, chain: ChainRecord) -> LoadedThread {
+pub(crate) fn absent_thread(
+    thread: ThreadRecord,
+    head: Head,
+    chain: impl Into<Rc<ChainRecord>>,
+) -> LoadedThread {
     LoadedThread {
         thread: StoredRecord::absent(thread),
         head: StoredRecord::absent(head),

@@ -28,18 +28,18 @@ impl CreationRecord {
     /// Returns the id of the thread that the key has made.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`] if a newer program wrote the record; [`Error::Conflict`] if the
+    /// `ErrorKind::NewerFormat` if a newer program wrote the record; `ErrorKind::Conflict` if the
     /// thread was made of a draft with another digest.
     pub fn thread_for(&self, digest: &str) -> Result<&str, Error> {
         self.format.refuse_newer(&self.thread, "creation key")?;
         if self.draft == digest {
             return Ok(&self.thread);
         }
-        Err(Error::Conflict {
-            field: "draft",
-            expected: digest.to_owned(),
-            actual: self.draft.clone(),
-        })
+        Err(Error::conflict(
+            "draft",
+            digest.to_owned(),
+            self.draft.clone(),
+        ))
     }
 }
 

@@ -27,7 +27,7 @@ pub fn genesis_hash(thread: &str, chain: &str, base: Option<&HistoryBase>) -> St
 /// which the audit reads.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if they are those of another thread, or were edited.
+/// `ErrorKind::Corrupt` if they are those of another thread, or were edited.
 pub fn check_own_history(
     thread: &ThreadRecord,
     head: &Head,
@@ -45,7 +45,7 @@ pub fn check_own_history(
     };
     let id = &thread.id;
     let message = format!("the history of {id} {problem}: nothing was changed or sent");
-    Err(Error::Corrupt(message))
+    Err(Error::corrupt(message))
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl<'a> HistoryPath<'a> {
     /// entry the path does not fix.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a hash that is needed is not known.
+    /// `ErrorKind::Corrupt` if a hash that is needed is not known.
     pub fn to_base(
         &self,
         hash_of: &dyn Fn(u64) -> Option<String>,
@@ -76,7 +76,7 @@ impl<'a> HistoryPath<'a> {
             let fixed = range.hash.map(str::to_owned);
             let hash = fixed.or_else(|| hash_of(range.to)).ok_or_else(|| {
                 let (of, version) = (range.thread, range.to);
-                Error::Corrupt(format!(
+                Error::corrupt(format!(
                     "the hash of version {version} of {of} is not known"
                 ))
             })?;

@@ -13,6 +13,7 @@ use crate::limits::ThreadCaps;
 use crate::plan::{CommitPlan, LoadedThread, StoredRecord, ThreadChange};
 use crate::state::StateDocument;
 use crate::time::UnixTime;
+use std::rc::Rc;
 
 /// The place of a new link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,10 +55,10 @@ pub fn open_successor(
 ) -> Result<LinkSuccessor, Error> {
     let mut after = closing.apply_to(tip)?;
     // The closed tip carries nothing any more; what it carried goes on to the link.
-    after.head.value.carried_spend = tip.head.value.carried_spend;
+    after.head.value_mut().carried_spend = tip.head.value.carried_spend;
     let Some(id) = after.thread.value.next.clone() else {
         let of = &after.thread.value.id;
-        return Err(Error::Corrupt(format!(
+        return Err(Error::corrupt(format!(
             "the plan that closes {of} names no link"
         )));
     };
@@ -83,8 +84,8 @@ pub fn open_successor(
 /// The link is created, due, and goes on with the conversation and the caps of the tip.
 ///
 /// # Errors
-/// [`Error::Continued`] if the thread is not the tip of its chain, [`Error::Exceeded`] if the
-/// account of the chain cannot be opened again, [`Error::Corrupt`] for a base that contradicts
+/// `ErrorKind::Continued` if the thread is not the tip of its chain, `ErrorKind::Exceeded` if the
+/// account of the chain cannot be opened again, `ErrorKind::Corrupt` for a base that contradicts
 /// itself.
 pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<CommitPlan, Error> {
     let ChainLink {
@@ -95,10 +96,7 @@ pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<Com
     } = link;
     let before = &tip.thread.value;
     if id::key(&tip.chain.value.tip) != id::key(&before.id) {
-        return Err(Error::Continued {
-            thread: before.id.clone(),
-            next: tip.chain.value.tip.clone(),
-        });
+        return Err(Error::continued(&before.id, &tip.chain.value.tip));
     }
     id::check_id("id", &id)?;
     let thread = ThreadRecord {
@@ -110,21 +108,21 @@ pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<Com
         outcome: None,
         result: None,
         created: now,
-        ..before.clone()
+        ..ThreadRecord::clone(before)
     };
     if let Some(problem) = thread.find_base_contradiction() {
         let id = &thread.id;
-        return Err(Error::Corrupt(format!("the base of {id} {problem}")));
+        return Err(Error::corrupt(format!("the base of {id} {problem}")));
     }
     let head = continue_head(&thread, &tip.head.value);
     let loaded = LoadedThread {
         chain: tip.chain.clone(),
         above: tip.above.clone(),
-        ..absent_thread(thread, head, tip.chain.value.clone())
+        ..absent_thread(thread, head, Rc::clone(&tip.chain.value))
     };
     let moment = creation_context(&loaded, ceiling);
     let mut change = ThreadChange::new(&loaded, moment);
-    change.chain.tip.clone_from(&change.thread.id);
+    change.chain_mut().tip = change.thread.id.clone();
     if !takes_draw {
         let drawn = change.update_accounts(&mut |path| path.start_drawing(ceiling.spend));
         drawn.map_err(no_money_error)?;
@@ -169,15 +167,9 @@ fn loaded_link(created: &CommitPlan, tip: &LoadedThread) -> LoadedThread {
     LoadedThread {
         thread: StoredRecord::absent(created.thread.clone()),
         head: StoredRecord::absent(created.head.clone()),
-        chain: StoredRecord {
-            version: tip.chain.version,
-            value: created.chain.clone(),
-        },
+        chain: StoredRecord::new(tip.chain.version, Rc::clone(&created.chain)),
         above: above
-            .map(|(read, value)| StoredRecord {
-                version: read.version,
-                value: value.clone(),
-            })
+            .map(|(read, value)| StoredRecord::new(read.version, Rc::clone(value)))
             .collect(),
         parent: tip.parent.clone(),
         state: None,
@@ -186,7 +178,7 @@ fn loaded_link(created: &CommitPlan, tip: &LoadedThread) -> LoadedThread {
 
 /// Gives a new thread a state document, which its first entry records.
 pub(crate) fn inherit_state(created: &mut LoadedThread, document: StateDocument) {
-    created.head.value.state = Some(StateSummary::of_inherited(&document));
+    created.head.value_mut().state = Some(StateSummary::of_inherited(&document));
     created.state = Some(StoredRecord::absent(StateRecord::new(document, 0)));
 }
 
@@ -197,7 +189,7 @@ fn no_money_error(refusal: LedgerRefusal) -> Error {
         _ => (0, 0),
     };
     let message = refusal.to_string();
-    Error::Exceeded(StatusCause::with_bound(
+    Error::exceeded(StatusCause::with_bound(
         "budget",
         "spend_exceeded",
         message,

@@ -1,7 +1,7 @@
 //! Formats of the small records that are kept for ever.
 
 use super::FORMAT;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::json::JsonValue;
 use crate::json::{FromJson, JsonError, ToJson};
 
@@ -17,16 +17,17 @@ impl RecordFormat {
     /// written, is not known here.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`] with the thread and the kind of the record.
+    /// `ErrorKind::NewerFormat` with the thread and the kind of the record.
     pub fn refuse_newer(self, thread: &str, record: &'static str) -> Result<(), Error> {
         if self.0 <= FORMAT {
             return Ok(());
         }
-        Err(Error::NewerFormat {
+        Err(ErrorKind::NewerFormat {
             thread: thread.to_owned(),
             record,
             format: self.0,
-        })
+        }
+        .into())
     }
 }
 

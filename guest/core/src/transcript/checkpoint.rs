@@ -91,7 +91,7 @@ impl ToJson for PartialReply {
 /// Returns whether there is one: then the first message that follows needs a comma before it.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for records that cannot be written as JSON.
+/// `ErrorKind::Corrupt` for records that cannot be written as JSON.
 pub fn checkpoint_head(source: CheckpointSource<'_>) -> Result<(String, bool), Error> {
     let (thread, head) = (&source.loaded.thread.value, &source.loaded.head.value);
     let inputs = json::parse(&thread.inputs).unwrap_or(JsonValue::Object(JsonObject::new()));

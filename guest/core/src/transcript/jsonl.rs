@@ -34,7 +34,7 @@ pub fn manifest(loaded: &LoadedThread) -> Result<String, Error> {
         line = to_line_text(fields.clone());
     }
     if line.len() >= MANIFEST_BYTES {
-        return Err(Error::Corrupt(format!(
+        return Err(Error::corrupt(format!(
             "the manifest of {} does not fit its line",
             loaded.thread.value.id
         )));
@@ -93,7 +93,7 @@ pub fn jsonl(entry: &Entry) -> Result<String, Error> {
 fn event_line(version: u64, index: usize, time: UnixTime, event: &Event) -> Result<String, Error> {
     let stored = json::to_text(event);
     let Ok(JsonValue::Object(mut fields)) = json::parse(&stored) else {
-        return Err(Error::Corrupt("an event is not an object".into()));
+        return Err(Error::corrupt("an event is not an object"));
     };
     match event {
         Event::Message(message) => {

@@ -81,6 +81,6 @@ impl ToJson for DecimalDollars {
 /// Formats the text of a document for people, with hidden characters escaped.
 pub(super) fn format_document(text: &str) -> Result<String, Error> {
     let tree = json::parse(text)
-        .map_err(|e| Error::Corrupt(format!("a document cannot be written: {e}")))?;
+        .map_err(|e| Error::corrupt(format!("a document cannot be written: {e}")))?;
     Ok(escape_json(&tree.to_text_pretty()).into_owned() + "\n")
 }

@@ -3,6 +3,7 @@
 
 use super::store::TestStore;
 use super::world::{RequestAnswer, TestWorld};
+use std::rc::Rc;
 use threadkeep_core::continuation::{LiveWindow, WindowEntry, WindowNeeds};
 use threadkeep_core::error::Error;
 use threadkeep_core::history::{Entry, Message, MessageRole};
@@ -49,7 +50,7 @@ impl TestWorld {
             Ok(funds) => funds,
             Err(refusal) => return Some((parent.to_owned(), RequestAnswer::Denied(refusal))),
         };
-        let number = change.chain.add_child();
+        let number = change.chain_mut().add_child();
         let chain = loaded.thread.value.chain.clone();
         let under = SpawnParent {
             thread: parent,
@@ -174,13 +175,16 @@ impl TestWorld {
 
 impl TestStore {
     /// The entries of a path, in order, each with the record of its thread.
-    fn path_entries(&self, path: &HistoryPath<'_>) -> Vec<(ThreadRecord, Entry)> {
+    fn path_entries(&self, path: &HistoryPath<'_>) -> Vec<(Rc<ThreadRecord>, Entry)> {
         let mut entries = Vec::new();
         for range in &path.ranges {
-            let record: ThreadRecord = self.get(key::THREAD, &id::key(range.thread)).value;
+            let record: Rc<ThreadRecord> = self.get(key::THREAD, &id::key(range.thread)).value;
             let read = (range.from..=range.to).map(|version| {
                 let text = self.entry_text(&record, version).expect("it is there");
-                (record.clone(), Entry::from_text(text).expect("an entry"))
+                (
+                    Rc::clone(&record),
+                    Entry::from_text(text).expect("an entry"),
+                )
             });
             entries.extend(read);
         }

@@ -268,8 +268,9 @@ fn moment(commit: &str) -> DecisionContext<'_> {
 /// Returns the plan of the end of a tip that is continued by `next`.
 fn continue_tip(tip: &LoadedThread, next: &str) -> CommitPlan {
     let mut change = ThreadChange::new(tip, moment("00000000000000aa"));
-    change.thread.next = Some(next.to_owned());
-    change.thread.outcome = Some(ThreadStatus::Continued);
+    let thread = change.thread_mut();
+    thread.next = Some(next.to_owned());
+    thread.outcome = Some(ThreadStatus::Continued);
     change.head.status = ThreadStatus::Continued;
     change.head.due = None;
     change.stop_drawing();
@@ -349,8 +350,8 @@ fn a_link_is_created_with_the_end_of_its_tip_and_two_entries_in_one_commit() {
     let refused = link_plan(&before, "other");
     let next = "link".to_owned();
     let thread = "root-0".to_owned();
-    let expected = threadkeep_core::error::Error::Continued { thread, next };
-    assert_eq!(refused, Err(expected));
+    let expected = threadkeep_core::error::ErrorKind::Continued { thread, next };
+    assert_eq!(refused, Err(expected.into()));
     assert_eq!(world.store.text(key::HEAD, "other"), None);
 }
 

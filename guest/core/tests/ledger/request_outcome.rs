@@ -3,7 +3,7 @@
 
 use super::random_request::RandomRequest;
 use super::world::{RequestAnswer, TestDriver, TestWorld, reply, submission};
-use threadkeep_core::error::Error;
+use threadkeep_core::error::{Error, ErrorKind};
 use threadkeep_core::history::{CostSource, Entry, Event};
 use threadkeep_core::ledger::LedgerRefusal;
 use threadkeep_core::money::NanoUsd;
@@ -119,7 +119,7 @@ impl TestWorld {
         while let Some(link) = before {
             let loaded = self.store.load(&link);
             spent = spent.saturating_add(loaded.head.value.counters.spend);
-            before = loaded.thread.value.previous;
+            before = loaded.thread.value.previous.clone();
         }
         match spent <= cap {
             true => Ok(()),
@@ -131,12 +131,12 @@ impl TestWorld {
     }
 
     fn count_refusal(&mut self, request: &RandomRequest, error: Error) -> Result<(), String> {
-        match (request, error) {
-            (_, Error::Corrupt(problem)) => return Err(format!("it stumbled: {problem}")),
-            (_, Error::Fenced { .. }) => self.count("fenced"),
-            (_, Error::Exceeded(_)) => self.count("denied"),
-            (RandomRequest::Differ(_), Error::Conflict { .. }) => self.count("integrity error"),
-            (RandomRequest::Edit(..), Error::Invalid { .. }) => self.count("edits refused"),
+        match (request, error.into_kind()) {
+            (_, ErrorKind::Corrupt(problem)) => return Err(format!("it stumbled: {problem}")),
+            (_, ErrorKind::Fenced { .. }) => self.count("fenced"),
+            (_, ErrorKind::Exceeded(_)) => self.count("denied"),
+            (RandomRequest::Differ(_), ErrorKind::Conflict { .. }) => self.count("integrity error"),
+            (RandomRequest::Edit(..), ErrorKind::Invalid { .. }) => self.count("edits refused"),
             _ => self.count("refused"),
         }
         Ok(())

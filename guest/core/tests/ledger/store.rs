@@ -31,11 +31,8 @@ impl TestStore {
     pub fn get<T: FromJson>(&self, collection: &str, name: &str) -> StoredRecord<T> {
         let name = (collection.to_owned(), name.to_owned());
         let (version, text) = &self.records[&name];
-        let value = json::read(text).expect("a record that was written");
-        StoredRecord {
-            version: *version,
-            value,
-        }
+        let value: T = json::read(text).expect("a record that was written");
+        StoredRecord::new(*version, value)
     }
 
     pub fn load(&self, thread: &str) -> LoadedThread {
@@ -47,7 +44,7 @@ impl TestStore {
         let above = above.map(|above| self.get(key::CHAIN, &id::key(above)));
         let parent = chain.value.parent.as_ref().map(|of| {
             let above: StoredRecord<ChainRecord> = self.get(key::CHAIN, &id::key(of));
-            let tip = above.value.tip;
+            let tip = above.value.tip.clone();
             let (version, text) = &self.records[&(key::HEAD.to_owned(), id::key(&tip))];
             ParentHead {
                 id: tip,

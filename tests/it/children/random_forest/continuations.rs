@@ -73,7 +73,11 @@ impl RandomForest {
         let closed = self.load(id);
         let of = |loaded: &LoadedThread| {
             let thread = loaded.thread.value.clone();
-            (loaded.head.value.status, thread.outcome, thread.result)
+            (
+                loaded.head.value.status,
+                thread.outcome,
+                thread.result.clone(),
+            )
         };
         assert_eq!(of(&closed), of(tip), "a resume changed how {id} ended");
         assert_eq!(closed.thread.value.next.as_ref(), Some(&made.id));
@@ -84,7 +88,7 @@ impl RandomForest {
         let above = self.load_all().into_iter();
         let above = above.filter(|one| Some(&one.thread.value.chain) == parent.as_ref());
         for link in above.filter(has_been_ended) {
-            let resumed = (tip.thread.value.chain.clone(), link.thread.value.id);
+            let resumed = (tip.thread.value.chain.clone(), link.thread.value.id.clone());
             self.resumed_below.insert(resumed);
         }
     }
@@ -133,7 +137,7 @@ impl RandomForest {
         let account = &chain.account;
         let used = (account.spent, account.held, account.reserved);
         assert_eq!(used, (NanoUsd::ZERO, NanoUsd::ZERO, NanoUsd::ZERO));
-        let id = made.thread.value.id;
+        let id = made.thread.value.id.clone();
         self.world.note_thread(&id);
         self.tops.push(id);
     }

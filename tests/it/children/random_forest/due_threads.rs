@@ -14,7 +14,7 @@ impl RandomForest {
                 due.extend(page.threads.into_iter().map(|due| {
                     let head = due.loaded.head.value;
                     let sweep = head.sweep.is_some() || head.intent.is_some();
-                    (due.loaded.thread.value.id, head.status, sweep)
+                    (due.loaded.thread.value.id.clone(), head.status, sweep)
                 }));
                 cursor = page.cursor;
                 if cursor.is_none() {

@@ -103,7 +103,7 @@ impl RandomForest {
     fn add_blob(&mut self, thread: &str, outcome: &mut ToolOutcome, n: u8) {
         let digit = char::from(b'a' + n % 5);
         let whole = digit.to_string().repeat(RESULT_BYTES_MAX + 1);
-        let chain = self.load(thread).thread.value.chain;
+        let chain = self.load(thread).thread.value.chain.clone();
         let record = RecordKey::new("chain", chain.to_lowercase());
         let store = &*self.world.store;
         let version = store.get(&[record]).unwrap()[0].version;

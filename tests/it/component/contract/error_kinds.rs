@@ -4,8 +4,8 @@
 use threadkeep::wit::{self, ErrorRecord as HostRecord};
 use threadkeep_component::error_record::ErrorRecord;
 use threadkeep_component::ports::{LibraryError, StorageError};
-use threadkeep_component::service::Error;
-use threadkeep_core::error::{CHAIN_CYCLE, Error as CoreError};
+use threadkeep_component::service::{Error, ErrorKind};
+use threadkeep_core::error::{CHAIN_CYCLE, ErrorKind as CoreErrorKind};
 use threadkeep_core::thread::{CauseDetail, StatusCause};
 use threadkeep_core::time::UnixTime;
 
@@ -33,8 +33,8 @@ fn make_failure() -> (String, String) {
     (text("disk"), text("the disk is away"))
 }
 
-fn make_exceeded() -> CoreError {
-    CoreError::Exceeded(StatusCause {
+fn make_exceeded() -> CoreErrorKind {
+    CoreErrorKind::Exceeded(StatusCause {
         value: Some(7),
         maximum: Some(5),
         detail: Some(Box::new(CauseDetail {
@@ -47,7 +47,7 @@ fn make_exceeded() -> CoreError {
 
 /// Refusals of a request.
 fn request_cases() -> Vec<ErrorCase> {
-    let invalid = || CoreError::Invalid {
+    let invalid = || CoreErrorKind::Invalid {
         field: text("limits.turns"),
         value: text("a\"b"),
         problem: text("is no count"),
@@ -65,19 +65,20 @@ fn request_cases() -> Vec<ErrorCase> {
             arrives: "limits.turns a\"b is no count Some(\"5\")",
         },
         ErrorCase {
-            error: Error::Library(LibraryError::Invalid {
+            error: LibraryError::Invalid {
                 field: text("work.md:3"),
                 value: String::new(),
                 problem: text("is no YAML"),
                 nearest: None,
-            }),
+            }
+            .into(),
             record: ("invalid", "", "chat-1"),
             details: r#"{"field":"work.md:3","value":"","problem":"is no YAML"}"#,
             sentences: ("work.md:3 is no YAML", ""),
             arrives: "work.md:3  is no YAML None",
         },
         ErrorCase {
-            error: CoreError::NotFound {
+            error: CoreErrorKind::NotFound {
                 kind: "directive",
                 name: text("wrok"),
                 nearest: Some(text("work")),
@@ -106,14 +107,14 @@ fn request_cases() -> Vec<ErrorCase> {
 fn thread_cases() -> Vec<ErrorCase> {
     vec![
         ErrorCase {
-            error: Error::Deleted(text("old-1")),
+            error: ErrorKind::Deleted(text("old-1")).into(),
             record: ("deleted", "", "old-1"),
             details: "{}",
             sentences: ("thread old-1 was deleted", ""),
             arrives: "old-1 None",
         },
         ErrorCase {
-            error: CoreError::Exists(text("One")).into(),
+            error: CoreErrorKind::Exists(text("One")).into(),
             record: ("exists", "", "One"),
             details: "{}",
             sentences: (
@@ -123,7 +124,7 @@ fn thread_cases() -> Vec<ErrorCase> {
             arrives: "One",
         },
         ErrorCase {
-            error: CoreError::Busy {
+            error: CoreErrorKind::Busy {
                 thread: text("one"),
                 holder: text("p/1"),
                 expiry: UnixTime {
@@ -141,7 +142,7 @@ fn thread_cases() -> Vec<ErrorCase> {
             arrives: "one p/1 1000000000 5",
         },
         ErrorCase {
-            error: CoreError::Continued {
+            error: CoreErrorKind::Continued {
                 thread: text("one"),
                 next: text("two"),
             }
@@ -152,7 +153,7 @@ fn thread_cases() -> Vec<ErrorCase> {
             arrives: "one two",
         },
         ErrorCase {
-            error: CoreError::Refused {
+            error: CoreErrorKind::Refused {
                 thread: text("one"),
                 status: text("killed"),
                 advice: text("resume it"),
@@ -170,7 +171,7 @@ fn thread_cases() -> Vec<ErrorCase> {
 fn record_cases() -> Vec<ErrorCase> {
     vec![
         ErrorCase {
-            error: CoreError::BrokenChain {
+            error: CoreErrorKind::BrokenChain {
                 code: CHAIN_CYCLE,
                 thread: text("Two"),
                 problem: text("leads back to itself"),
@@ -185,7 +186,7 @@ fn record_cases() -> Vec<ErrorCase> {
             arrives: "chain_cycle Some(\"two\")",
         },
         ErrorCase {
-            error: CoreError::NewerFormat {
+            error: CoreErrorKind::NewerFormat {
                 thread: text("one"),
                 record: "head",
                 format: 9,
@@ -206,7 +207,7 @@ fn record_cases() -> Vec<ErrorCase> {
 /// Preconditions that do not hold.
 fn mismatch_cases() -> Vec<ErrorCase> {
     let conflict = |field, advice, message| ErrorCase {
-        error: CoreError::Conflict {
+        error: CoreErrorKind::Conflict {
             field,
             expected: text("4"),
             actual: text("6"),
@@ -223,7 +224,7 @@ fn mismatch_cases() -> Vec<ErrorCase> {
     );
     vec![
         ErrorCase {
-            error: CoreError::Fenced {
+            error: CoreErrorKind::Fenced {
                 expected: 1,
                 actual: 2,
             }
@@ -238,7 +239,7 @@ fn mismatch_cases() -> Vec<ErrorCase> {
         },
         conflict("version", read, "version is 6, not 4"),
         ErrorCase {
-            error: CoreError::Conflict {
+            error: CoreErrorKind::Conflict {
                 field: "version",
                 expected: text("4"),
                 actual: text("none"),
@@ -304,14 +305,14 @@ fn failure_cases() -> Vec<ErrorCase> {
         of_library(LibraryError::Unavailable, "unavailable", again),
         of_library(LibraryError::Other, "other", ""),
         ErrorCase {
-            error: CoreError::Corrupt(text("the head of chat-1 is missing")).into(),
+            error: CoreErrorKind::Corrupt(text("the head of chat-1 is missing")).into(),
             record: ("corrupt", "contradiction", "chat-1"),
             details: "{}",
             sentences: ("the head of chat-1 is missing", copy),
             arrives: "contradiction Some(\"chat-1\")",
         },
         ErrorCase {
-            error: Error::BadAnswer(text("too few documents")),
+            error: ErrorKind::BadAnswer(text("too few documents")).into(),
             record: ("other", "bad-answer", "chat-1"),
             details: "{}",
             sentences: (
@@ -398,7 +399,7 @@ fn every_error_arrives_in_the_host_with_its_details_and_sentences() {
 
 #[test]
 fn an_error_of_a_call_that_names_no_thread_names_none() {
-    let corrupt = || Error::from(CoreError::Corrupt(text("a row is damaged")));
+    let corrupt = || Error::from(CoreErrorKind::Corrupt(text("a row is damaged")));
     assert_eq!(ErrorRecord::new(corrupt(), None).thread, None);
     // A name that is no id is shown, and never obeyed by a terminal.
     let record = ErrorRecord::new(corrupt(), Some("A\u{1b}b"));

@@ -18,7 +18,7 @@ pub(super) use wait::{WaitOutcome, begin_wait, check_wait, missing_wait_error};
 
 use super::mail::inbox_write;
 use crate::continuation::LiveWindow;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::history::Message;
 use crate::json::{self, ObjectWriter};
 use crate::ledger::ReserveGrant;
@@ -228,9 +228,11 @@ fn spawn_child(
     // Everything that can be wrong with the request is found before money is set aside: it is the
     // result of the call.
     let id = match thread::new_id(&draft, change.now(), &random) {
-        Ok(id) if change.creates_thread(&id) => return refused(Error::Exists(id).to_full_text()),
+        Ok(id) if change.creates_thread(&id) => {
+            return refused(ErrorKind::Exists(id).to_full_text());
+        }
         Ok(id) => Some(id),
-        Err(error) => return refused(error.to_full_text()),
+        Err(error) => return refused(error.kind().to_full_text()),
     };
     let draft = ThreadDraft { id, ..draft };
     let funds = match change.fund_child(grant) {
@@ -238,7 +240,7 @@ fn spawn_child(
         Err(refusal) => return refused(refusal.to_string()),
     };
     let reserved = grant.and(funds.account.limit);
-    let number = change.chain.add_child();
+    let number = change.chain_mut().add_child();
     let (own, chain) = (change.thread.id.clone(), change.thread.chain.clone());
     let parent = SpawnParent {
         thread: &own,

@@ -110,7 +110,7 @@ impl WaitRequest {
 
 /// Returns the error for an open wait whose children the caller did not load.
 pub(in crate::runner) fn missing_wait_error() -> Error {
-    Error::Corrupt("the children of an open wait are missing".into())
+    Error::corrupt("the children of an open wait are missing")
 }
 
 /// The outcome of a look at a wait.

@@ -1,6 +1,7 @@
 //! Settings of coordination as files write them: values, defaults, and refusals by place.
 
 use super::*;
+use crate::error::ErrorKind;
 
 fn parse(text: &str) -> Result<CoordinationSettings, Error> {
     CoordinationSettings::parse(Some(text))
@@ -109,7 +110,9 @@ fn bad_values_are_refused_by_their_place() {
     for (key, values) in cases {
         for value in values {
             let text = document(key.path, value);
-            let Err(Error::Invalid { field, problem, .. }) = parse(&text) else {
+            let Err(ErrorKind::Invalid { field, problem, .. }) =
+                parse(&text).map_err(Error::into_kind)
+            else {
                 panic!("{text} is accepted")
             };
             assert_eq!(field, key.path, "{text}");
@@ -140,12 +143,12 @@ fn known_keys_at_another_level_are_refused_with_their_place() {
             if places.contains(&path.as_str()) {
                 continue;
             }
-            let Err(Error::Invalid {
+            let Err(ErrorKind::Invalid {
                 field,
                 problem,
                 nearest,
                 ..
-            }) = parse(&document(&path, "1"))
+            }) = parse(&document(&path, "1")).map_err(Error::into_kind)
             else {
                 panic!("{path} is accepted")
             };
@@ -184,13 +187,17 @@ fn unknown_keys_are_refused_with_the_nearest() {
         ),
         ("coordination.locks", None),
     ] {
-        let Err(Error::Invalid { field, nearest, .. }) = parse(&document(path, "1")) else {
+        let Err(ErrorKind::Invalid { field, nearest, .. }) =
+            parse(&document(path, "1")).map_err(Error::into_kind)
+        else {
             panic!("{path} is accepted")
         };
         assert_eq!((field.as_str(), nearest.as_deref()), (path, expected));
     }
     for (path, value) in [("coordination", "[]"), ("coordination.continuation", "0.9")] {
-        let Err(Error::Invalid { field, .. }) = parse(&document(path, value)) else {
+        let Err(ErrorKind::Invalid { field, .. }) =
+            parse(&document(path, value)).map_err(Error::into_kind)
+        else {
             panic!("{path} is accepted")
         };
         assert_eq!(field, path);

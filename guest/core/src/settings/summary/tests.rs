@@ -1,6 +1,7 @@
 //! The choice of a summary by settings, front matter and summary directive.
 
 use super::*;
+use crate::error::ErrorKind;
 use crate::settings::CoordinationSettings;
 use threadkeep_units::coordination::{
     SUMMARY_DIRECTIVE, SUMMARY_MODEL, SUMMARY_SPEND, SUMMARY_TURNS,
@@ -103,8 +104,8 @@ fn bad_front_matter_is_refused_by_field() {
         (r#"{"tokens":"5"}"#, "directives/d.summary.tokens"),
         (r#"{"directive":"../up"}"#, "directives/d.summary.directive"),
     ] {
-        let Err(Error::Invalid { field: at, .. }) =
-            directive(&format!(r#"{{"summary":{value}}}"#), "")
+        let Err(ErrorKind::Invalid { field: at, .. }) =
+            directive(&format!(r#"{{"summary":{value}}}"#), "").map_err(Error::into_kind)
         else {
             panic!("{value} is accepted")
         };
@@ -168,8 +169,8 @@ fn unusable_summary_directives_are_refused() {
         ),
     ] {
         let own = directive(front, body).unwrap();
-        let Err(Error::Invalid { field: at, .. }) =
-            PinnedSummary::new(&choice, Some(&own), model("m", true))
+        let Err(ErrorKind::Invalid { field: at, .. }) =
+            PinnedSummary::new(&choice, Some(&own), model("m", true)).map_err(Error::into_kind)
         else {
             panic!("{front} {body} is accepted")
         };
