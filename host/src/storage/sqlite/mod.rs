@@ -431,9 +431,9 @@ mod tests {
         assert_eq!(again, Ok(0), "{LINES_UP}");
     }
 
-    /// Symptom: adding an entry took as long as replacing two records. Cause: the INSERT read its own
-    /// table, so SQLite made a temporary one of its rows first. Fix: the place is looked up before.
-    /// Covers each statement of a turn's commit.
+    /// Symptom: adding an entry took as long as replacing two records. Cause: the INSERT read its
+    /// own table, so SQLite made a temporary one of its rows first. Fix: the place is looked up
+    /// before. Covers each statement of a turn's commit.
     #[test]
     fn no_statement_of_a_commit_makes_a_temporary_table() {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
