@@ -41,7 +41,7 @@ impl<P: HostPorts> ThreadService<P> {
         let random = self.draw_random()?;
         let plan = thread::create(draft, resolved, ChainPlace::Root, now, &random)?;
         if self.commit(&plan)? {
-            return Ok(loaded_from_plan(plan));
+            return Ok(loaded_from_plan(*plan));
         }
         match self.created_before(draft)? {
             Some(made) => Ok(made),
@@ -128,7 +128,7 @@ impl<P: HostPorts> ThreadService<P> {
                 }));
                 change.into_plan(CommitReason::Changed)?
             };
-            Ok(CommitDecision::Commit(Box::new(plan)))
+            Ok(CommitDecision::Commit(plan))
         })?;
         Ok(done.into_loaded())
     }

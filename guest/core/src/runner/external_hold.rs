@@ -202,9 +202,9 @@ pub fn hold(
         value: json::to_text(&attempt),
     });
     extend_step(&mut change, request.deadline);
-    Ok(CommitDecision::Commit(Box::new(
+    Ok(CommitDecision::Commit(
         change.into_plan(CommitReason::Attempt)?,
-    )))
+    ))
 }
 
 /// Returns the hold, if the money is there, and the most output tokens that it allows: lowered
@@ -312,9 +312,9 @@ pub fn settle(
         if let Some(step) = &mut change.head.step {
             step.version = loaded.head.value.version + 1;
         }
-        return Ok(CommitDecision::Commit(Box::new(
+        return Ok(CommitDecision::Commit(
             change.into_plan(CommitReason::Settled)?,
-        )));
+        ));
     }
     correct_charged_attempt(change, tip, version, bill)
 }
@@ -439,5 +439,5 @@ fn correct_charged_attempt(
     }
     told.late = Some(late);
     let plan = plan_correction(change, tip)?;
-    Ok(CommitDecision::Commit(Box::new(plan)))
+    Ok(CommitDecision::Commit(plan))
 }

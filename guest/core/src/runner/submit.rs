@@ -78,7 +78,7 @@ pub fn submit(
     let recorded = matches!(applied, AppliedTransition::Recorded(_));
     if recorded && keep_waiting_step(&mut change, pending) {
         let plan = change.into_head_plan()?;
-        return Ok(CommitDecision::Commit(Box::new(plan)));
+        return Ok(CommitDecision::Commit(plan));
     }
     decide(change, records, applied)
 }
