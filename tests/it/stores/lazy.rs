@@ -12,7 +12,7 @@ use threadkeep::storage::{StorageBackend, StorageError};
 use super::{FILE, code, commit, dir, get, open, options, put_op, try_open};
 
 /// `<what>:<directory>`; without it [`child`] does nothing.
-const VARIABLE: &str = "THREADKEEP_TEST_STORES";
+pub(super) const VARIABLE: &str = "THREADKEEP_TEST_STORES";
 const TENANTS: usize = 1_000;
 /// Checks, 10 ms apart, of what another thread does before a test gives up.
 const LOOKS_MAX: usize = 3_000;
@@ -67,6 +67,8 @@ fn child() {
     let (what, path) = order.split_once(':').unwrap();
     match what {
         "tenants" => many_tenants(Path::new(path)),
+        "count" => super::joined_writes::add_counts_at(Path::new(path)),
+        "full" => super::joined_writes::fill_disk_while_committing(Path::new(path)),
         "open" => drop(try_open(Path::new(path)).unwrap()),
         "read" => println!(
             "\nsaid {}",

@@ -3,6 +3,7 @@
 
 mod damaged_files;
 mod directory_confinement;
+mod joined_writes;
 mod lazy;
 mod migrations;
 mod planted_schema;

@@ -11,8 +11,8 @@ use super::super::quota::{entry_bytes, partition_bytes, record_bytes};
 use super::super::{CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageError};
 use super::read::{POSITION_MAX, read_number, read_version};
 use super::statements::{
-    ENTRY_ANY, ENTRY_DELETE, ENTRY_FIRST, ENTRY_LAST, ENTRY_NEXT, ENTRY_SIZES, PARTITION_DELETE,
-    PARTITION_GET, PARTITION_INSERT, StoreStatements,
+    ENTRY_ANY, ENTRY_DELETE, ENTRY_FIRST, ENTRY_LAST, ENTRY_NEXT, ENTRY_PLACE, ENTRY_SIZES,
+    PARTITION_DELETE, PARTITION_GET, PARTITION_INSERT, StoreStatements,
 };
 
 /// The highest log id: it shares a row id of 63 bits with a position of 32.
@@ -194,9 +194,10 @@ impl OpExecutor<'_> {
             return self.begin_log(log, partition, value);
         }
         let known = (2..=POSITION_MAX).contains(&at);
-        // At most POSITION_MAX.
-        let row = params![log, partition, at as i64, value];
-        if known && self.prepare(ENTRY_NEXT)?.execute(row)? == 1 {
+        if known
+            && let Some(id) = self.next_entry_id(log, partition, at)?
+            && self.prepare(ENTRY_NEXT)?.execute(params![id, value])? == 1
+        {
             return Ok(entry_bytes(value.len()));
         }
         let last = self.last_position(log, partition)?;
@@ -207,6 +208,16 @@ impl OpExecutor<'_> {
             position_error(log, partition, at, last)
         };
         Err(OpRefusal::Reason(reason))
+    }
+
+    /// The id of an entry at a position, if there is one before it.
+    fn next_entry_id(&self, log: &str, partition: &str, at: u64) -> Result<Option<i64>, OpRefusal> {
+        // At most POSITION_MAX.
+        let place = params![log, partition, at as i64];
+        let id = self
+            .prepare(ENTRY_PLACE)?
+            .query_row(place, |row| row.get(0));
+        Ok(id.optional()?)
     }
 
     fn begin_log(&self, log: &str, partition: &str, value: &str) -> Result<i64, OpRefusal> {
