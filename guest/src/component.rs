@@ -127,7 +127,7 @@ thread_local! {
 fn call_service<T>(
     f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, Error>,
 ) -> Result<T, types::Error> {
-    SERVICE.with(|service| f(service).map_err(|error| convert::error(error, None)))
+    call_about(None, f)
 }
 
 /// Calls the service for an export that names a thread.
@@ -135,7 +135,20 @@ fn call_for<T>(
     thread: &str,
     f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, Error>,
 ) -> Result<T, types::Error> {
-    SERVICE.with(|service| f(service).map_err(|error| convert::error(error, Some(thread))))
+    call_about(Some(thread), f)
+}
+
+/// Calls the service. It is kept out of line, and `f` converts the answer: what is generated around
+/// it writes each answer from where it stands, and would else move it field by field before.
+#[inline(never)]
+fn call_about<T>(
+    thread: Option<&str>,
+    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, Error>,
+) -> Result<T, types::Error> {
+    match SERVICE.with(f) {
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(convert::error(error, thread)),
+    }
 }
 
 struct ThreadsComponent;
@@ -211,17 +224,13 @@ impl exported::history::Guest for ThreadsComponent {
         limit: u32,
         cursor: Option<String>,
     ) -> Result<exported::history::EntryPage, types::Error> {
-        let (_, lines, cursor) = call_for(&thread, |service| {
-            service.entries(
-                &thread,
-                service.page_start(&thread, after, cursor)?,
-                None,
-                limit,
-            )
-        })?;
-        Ok(exported::history::EntryPage {
-            entries: lines.into_iter().map(convert::entry_to_wit).collect(),
-            cursor: convert::cursor(cursor),
+        call_for(&thread, |service| {
+            let after = service.page_start(&thread, after, cursor)?;
+            let (_, lines, cursor) = service.entries(&thread, after, None, limit)?;
+            Ok(exported::history::EntryPage {
+                entries: lines.into_iter().map(convert::entry_to_wit).collect(),
+                cursor: convert::cursor(cursor),
+            })
         })
     }
 
@@ -231,8 +240,10 @@ impl exported::history::Guest for ThreadsComponent {
         deadline: types::Instant,
     ) -> Result<exported::history::Opened, types::Error> {
         let deadline = convert::deadline_in(deadline);
-        call_for(&thread, |service| service.open(&thread, &holder, deadline))
-            .map(|loaded| convert::opened_to_wit(&loaded))
+        call_for(&thread, |service| {
+            let loaded = service.open(&thread, &holder, deadline);
+            loaded.map(|loaded| convert::opened_to_wit(&loaded))
+        })
     }
 
     fn append(
@@ -243,9 +254,10 @@ impl exported::history::Guest for ThreadsComponent {
     ) -> Result<exported::history::Written, types::Error> {
         call_for(&thread, |service| {
             let change = convert::change_texts(change);
-            service.append_change(&thread, token, convert::expected_version(expected), &change)
+            let expected = convert::expected_version(expected);
+            let written = service.append_change(&thread, token, expected, &change);
+            written.map(|written| convert::append_to_wit(&written))
         })
-        .map(|written| convert::append_to_wit(&written))
     }
 
     fn close(
@@ -255,33 +267,32 @@ impl exported::history::Guest for ThreadsComponent {
         result: Option<String>,
     ) -> Result<exported::history::Written, types::Error> {
         call_for(&thread, |service| {
-            service.close(&thread, token, &outcome, result)
+            let written = service.close(&thread, token, &outcome, result);
+            written.map(|written| convert::append_to_wit(&written))
         })
-        .map(|written| convert::append_to_wit(&written))
     }
 }
 
 impl exported::ledger::Guest for ThreadsComponent {
     fn account(thread: String) -> Result<types::Account, types::Error> {
-        call_for(&thread, |service| service.account(&thread))
-            .map(|loaded| convert::account(&loaded))
+        call_for(&thread, |service| {
+            let loaded = service.account(&thread);
+            loaded.map(|loaded| convert::account(&loaded))
+        })
     }
 
     fn tree(
         thread: String,
         cursor: Option<String>,
     ) -> Result<exported::ledger::TreePage, types::Error> {
-        let page = call_for(&thread, |service| {
-            service.tree_page(&thread, cursor.as_deref())
-        })?;
-        Ok(exported::ledger::TreePage {
-            branches: convert::branches(&page.branches),
-            unreadable: page
-                .unreadable
-                .into_iter()
-                .map(convert::unreadable_to_wit)
-                .collect(),
-            cursor: page.cursor,
+        call_for(&thread, |service| {
+            let page = service.tree_page(&thread, cursor.as_deref())?;
+            let unreadable = page.unreadable.into_iter();
+            Ok(exported::ledger::TreePage {
+                branches: convert::branches(&page.branches),
+                unreadable: unreadable.map(convert::unreadable_to_wit).collect(),
+                cursor: page.cursor,
+            })
         })
     }
 
@@ -291,9 +302,9 @@ impl exported::ledger::Guest for ThreadsComponent {
         cursor: Option<String>,
     ) -> Result<exported::ledger::ChargePage, types::Error> {
         call_for(&thread, |service| {
-            service.charges(&thread, service.page_start(&thread, after, cursor)?)
+            let after = service.page_start(&thread, after, cursor)?;
+            service.charges(&thread, after).map(convert::charges)
         })
-        .map(convert::charges)
     }
 
     fn hold(
@@ -306,15 +317,10 @@ impl exported::ledger::Guest for ThreadsComponent {
         let deadline = convert::deadline_in(deadline);
         let is_amount = matches!(estimate, exported::ledger::Estimate::Amount(_));
         call_for(&thread, |service| {
-            service.hold(
-                &thread,
-                token,
-                &key,
-                &convert::estimate(estimate)?,
-                deadline,
-            )
+            let estimate = convert::estimate(estimate)?;
+            let admission = service.hold(&thread, token, &key, &estimate, deadline);
+            admission.map(|admission| convert::admission(admission, is_amount))
         })
-        .map(|admission| convert::admission(admission, is_amount))
     }
 
     fn settle(
@@ -357,17 +363,13 @@ impl exported::transcript::Guest for ThreadsComponent {
         limit: u32,
         cursor: Option<String>,
     ) -> Result<exported::transcript::EventPage, types::Error> {
-        let (_, lines, cursor) = call_for(&thread, |service| {
-            service.entries(
-                &thread,
-                service.page_start(&thread, after, cursor)?,
-                None,
-                limit,
-            )
-        })?;
-        Ok(exported::transcript::EventPage {
-            events: lines.iter().flat_map(convert::events).collect(),
-            cursor: convert::cursor(cursor),
+        call_for(&thread, |service| {
+            let after = service.page_start(&thread, after, cursor)?;
+            let (_, lines, cursor) = service.entries(&thread, after, None, limit)?;
+            Ok(exported::transcript::EventPage {
+                events: lines.iter().flat_map(convert::events).collect(),
+                cursor: convert::cursor(cursor),
+            })
         })
     }
 
@@ -377,12 +379,13 @@ impl exported::transcript::Guest for ThreadsComponent {
         until: Option<u64>,
         cursor: Option<String>,
     ) -> Result<exported::transcript::MessagePage, types::Error> {
-        let (messages, cursor) = call_for(&thread, |service| {
-            service.messages(&thread, service.page_start(&thread, after, cursor)?, until)
-        })?;
-        Ok(exported::transcript::MessagePage {
-            messages,
-            cursor: convert::cursor(cursor),
+        call_for(&thread, |service| {
+            let after = service.page_start(&thread, after, cursor)?;
+            let (messages, cursor) = service.messages(&thread, after, until)?;
+            Ok(exported::transcript::MessagePage {
+                messages,
+                cursor: convert::cursor(cursor),
+            })
         })
     }
 
@@ -394,9 +397,9 @@ impl exported::transcript::Guest for ThreadsComponent {
         cursor: Option<String>,
     ) -> Result<exported::transcript::Piece, types::Error> {
         call_for(&thread, |service| {
-            service.render(&thread, &what, at, after, cursor)
+            let piece = service.render(&thread, &what, at, after, cursor);
+            piece.map(convert::piece_to_wit)
         })
-        .map(convert::piece_to_wit)
     }
 
     fn search(_: String, _: String, _: u32, _: Option<String>) -> Result<String, types::Error> {
@@ -414,11 +417,13 @@ impl exported::runner::Guest for ThreadsComponent {
     ) -> Result<exported::runner::Handle, types::Error> {
         let (input, about) = (input.as_deref(), about.as_deref());
         let resumes = shared_answers::is_resume();
-        call_for(&thread, |service| match resumes {
-            true => service.resume(&thread, input, &holder, &key, about),
-            false => service.start(&thread, input, &holder, &key, about),
+        call_for(&thread, |service| {
+            let handed = match resumes {
+                true => service.resume(&thread, input, &holder, &key, about),
+                false => service.start(&thread, input, &holder, &key, about),
+            };
+            handed.map(convert::handle_to_wit)
         })
-        .map(convert::handle_to_wit)
     }
 
     fn run(
@@ -439,9 +444,9 @@ impl exported::runner::Guest for ThreadsComponent {
         proof: exported::runner::Proof,
     ) -> Result<exported::runner::Handle, types::Error> {
         call_for(&thread, |service| {
-            service.claim(&thread, &holder, convert::proof(proof)?)
+            let handed = service.claim(&thread, &holder, convert::proof(proof)?);
+            handed.map(convert::handle_to_wit)
         })
-        .map(convert::handle_to_wit)
     }
 
     fn submit(
@@ -453,9 +458,9 @@ impl exported::runner::Guest for ThreadsComponent {
     ) -> Result<exported::runner::Step, types::Error> {
         call_for(&thread, |service| {
             let submission = convert::submission(token, version, outcome)?;
-            service.submit(&thread, &submission, have)
+            let handed = service.submit(&thread, &submission, have);
+            handed.map(|handed| convert::step(&handed))
         })
-        .map(|handed| convert::step(&handed))
     }
 
     fn progress(
@@ -465,9 +470,9 @@ impl exported::runner::Guest for ThreadsComponent {
     ) -> Result<exported::runner::News, types::Error> {
         let partial = partial.unwrap_or_default();
         call_for(&thread, |service| {
-            service.progress(&thread, token, &partial)
+            let verdict = service.progress(&thread, token, &partial);
+            verdict.map(convert::verdict_to_wit)
         })
-        .map(convert::verdict_to_wit)
     }
 
     fn signal(
@@ -476,17 +481,19 @@ impl exported::runner::Guest for ThreadsComponent {
         what: exported::runner::SignalKind,
     ) -> Result<u64, types::Error> {
         call_for(&thread, |service| {
-            service.signal(&thread, &key, &convert::signal(what)?)
+            let loaded = service.signal(&thread, &key, &convert::signal(what)?);
+            loaded.map(|loaded| loaded.head.value.version)
         })
-        .map(|loaded| loaded.head.value.version)
     }
 
     fn sweep(
         thread: String,
         cursor: Option<String>,
     ) -> Result<exported::runner::Swept, types::Error> {
-        call_for(&thread, |service| service.sweep_page(&thread, cursor))
-            .map(convert::sweep_page_to_wit)
+        call_for(&thread, |service| {
+            let page = service.sweep_page(&thread, cursor);
+            page.map(convert::sweep_page_to_wit)
+        })
     }
 
     fn ready(
@@ -494,11 +501,10 @@ impl exported::runner::Guest for ThreadsComponent {
         cursor: Option<String>,
         under: Option<String>,
     ) -> Result<exported::runner::DuePage, types::Error> {
-        let page = SERVICE.with(|service| {
+        call_about(under.as_deref(), |service| {
             let page = service.ready(limit, cursor, under.as_deref());
-            page.map_err(|error| convert::error(error, under.as_deref()))
-        })?;
-        Ok(convert::due_page(&page))
+            page.map(|page| convert::due_page(&page))
+        })
     }
 }
 
@@ -507,11 +513,11 @@ impl exported::maintenance::Guest for ThreadsComponent {
         dead: Vec<String>,
         cursor: Option<String>,
     ) -> Result<exported::maintenance::Recovery, types::Error> {
-        call_service(|service| service.recover(&dead, cursor)).map(convert::recovery)
+        call_service(|service| service.recover(&dead, cursor).map(convert::recovery))
     }
 
     fn stats(cursor: Option<String>) -> Result<exported::maintenance::Statistics, types::Error> {
-        call_service(|service| service.stats(cursor)).map(convert::statistics)
+        call_service(|service| service.stats(cursor).map(convert::statistics))
     }
 
     fn attest(_: String, _: u64, _: String) -> Result<String, types::Error> {

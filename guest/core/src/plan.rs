@@ -144,7 +144,7 @@ pub struct ThreadChange<'a> {
     pub about: Option<JsonValue<'static>>,
     related_heads: Vec<related_thread::ChangedHead>,
     /// Plan of the threads that are created in the same commit.
-    created: Option<CommitPlan>,
+    created: Option<Box<CommitPlan>>,
     /// Writes beyond the records of the thread.
     pub extra: Vec<StoreWrite>,
     /// True if the change only records the truth about something that has already happened.
@@ -227,7 +227,7 @@ impl<'a> ThreadChange<'a> {
     /// # Errors
     /// `ErrorKind::Exists` if the commit creates one of this id already, and those of
     /// [`CommitPlan::join`].
-    pub fn add_created(&mut self, created: CommitPlan) -> Result<(), Error> {
+    pub fn add_created(&mut self, created: Box<CommitPlan>) -> Result<(), Error> {
         if self.creates_thread(&created.thread.id) {
             return Err(ErrorKind::Exists(created.thread.id.clone()).into());
         }
@@ -332,7 +332,7 @@ impl<'a> ThreadChange<'a> {
     }
 
     /// Turns the change into the plan of a commit of the thread: records and one entry.
-    pub fn into_plan(mut self, reason: CommitReason) -> Result<CommitPlan, Error> {
+    pub fn into_plan(mut self, reason: CommitReason) -> Result<Box<CommitPlan>, Error> {
         self.count_messages();
         self.push_raised_caps();
         self.apply_reported_usage();
@@ -396,12 +396,12 @@ impl<'a> ThreadChange<'a> {
 
     /// Turns the change into a plan without an entry: the head, and the writes that were added. For
     /// a commit that another caller makes to a thread that is held.
-    pub fn into_head_plan(self) -> Result<CommitPlan, Error> {
+    pub fn into_head_plan(self) -> Result<Box<CommitPlan>, Error> {
         self.check_consistent()?;
         self.build_plan(None)
     }
 
-    fn build_plan(mut self, appended: Option<PlannedEntry>) -> Result<CommitPlan, Error> {
+    fn build_plan(mut self, appended: Option<PlannedEntry>) -> Result<Box<CommitPlan>, Error> {
         self.head.updated = self.moment.now;
         if self.head.sweep.is_some() {
             self.head.due = Some(0);
@@ -435,7 +435,7 @@ impl<'a> ThreadChange<'a> {
             created,
             ..
         } = self;
-        let plan = CommitPlan {
+        let plan = Box::new(CommitPlan {
             writes,
             closing,
             thread,
@@ -445,7 +445,7 @@ impl<'a> ThreadChange<'a> {
             entry,
             messages,
             logged,
-        };
+        });
         match created {
             Some(created) => Ok(created.join(plan)?),
             None => Ok(plan),

@@ -65,7 +65,7 @@ impl<P: HostPorts> ThreadService<P> {
             };
             let plan = runner::fork(&request, point, moment, &random)?;
             if self.commit(&plan)? {
-                return Ok(loaded_from_plan(plan));
+                return Ok(loaded_from_plan(*plan));
             }
             carried = Some((base, replay, state));
         }

@@ -41,7 +41,7 @@ impl<P: HostPorts> ThreadService<P> {
         let random = self.draw_random()?;
         let plan = thread::create(draft, resolved, ChainPlace::Root, now, &random)?;
         if self.commit(&plan)? {
-            return Ok(loaded_from_plan(plan));
+            return Ok(loaded_from_plan(*plan));
         }
         match self.created_before(draft)? {
             Some(made) => Ok(made),
@@ -116,7 +116,7 @@ impl<P: HostPorts> ThreadService<P> {
             }
             // The entries of a link that was continued are a part of the next one's path.
             if let Some(next) = &loaded.thread.value.next {
-                return Err(CoreError::continued(&loaded.thread.value.id, next).into());
+                return Err(CoreError::not_tip(&loaded.thread.value.id, next).into());
             }
             let mut change = ThreadChange::new(loaded, moment);
             change.thread_mut().title.clone_from(&title);
@@ -128,7 +128,7 @@ impl<P: HostPorts> ThreadService<P> {
                 }));
                 change.into_plan(CommitReason::Changed)?
             };
-            Ok(CommitDecision::Commit(Box::new(plan)))
+            Ok(CommitDecision::Commit(plan))
         })?;
         Ok(done.into_loaded())
     }

@@ -51,7 +51,7 @@ fn world_with_link(store: Arc<EditedLog>, until: u64, answered: &[u32]) -> Runne
         path.to_base(&|_| Some(hash.clone()))
     };
     let bounds = (ThreadCaps::NONE, false);
-    let link = open_successor(&tip, closing, &base, bounds, now).unwrap();
+    let link = open_successor(&tip, *closing, &base, bounds, now).unwrap();
     let mut change = ThreadChange::new(&link.loaded, moment);
     for index in answered {
         change.push_event(Event::ToolResult(ToolResult {

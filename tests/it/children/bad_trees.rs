@@ -111,7 +111,9 @@ proptest! {
         prop_assert_eq!(named, bad.clone().into_iter().collect::<Vec<_>>());
         service.ready(100, None, None).unwrap();
         let held = service.recover(&[], None).unwrap().held;
-        let dead: Vec<String> = held.into_iter().filter_map(|one| one.head.value.holder.clone()).collect();
+        let holders = held.into_iter();
+        let holders = holders.filter_map(|one| one.head.value.holder.clone());
+        let dead: Vec<String> = holders.collect();
         service.recover(&dead, None).unwrap();
         forest.world.advance(3_600_000);
         let now = |thread: &String| service.load(thread).unwrap().head.value;

@@ -55,7 +55,7 @@ pub fn plant_link(world: &RunnerFixture, link: PlantedLink<'_>) {
 }
 
 /// Returns the plan that ends a tip and creates the link after it, in one commit.
-pub fn link_plan(world: &RunnerFixture, link: PlantedLink<'_>) -> CommitPlan {
+pub fn link_plan(world: &RunnerFixture, link: PlantedLink<'_>) -> Box<CommitPlan> {
     let loaded = world.service.load(link.tip).unwrap();
     let ended = continue_plan(world, &loaded, link.id);
     let mut tip = ended.apply_to(&loaded).unwrap();
@@ -81,7 +81,7 @@ pub fn link_plan(world: &RunnerFixture, link: PlantedLink<'_>) -> CommitPlan {
     ended.join(created).unwrap()
 }
 
-fn continue_plan(world: &RunnerFixture, tip: &LoadedThread, next: &str) -> CommitPlan {
+fn continue_plan(world: &RunnerFixture, tip: &LoadedThread, next: &str) -> Box<CommitPlan> {
     let moment = DecisionContext {
         now: world.service.ports().now(),
         commit: "0123456789abcdef",

@@ -13,6 +13,7 @@ use crate::json::{self, FromJson};
 use crate::state::StateDocument;
 use crate::thread::StateRecord;
 use crate::{id, key};
+use std::mem::take;
 use std::rc::Rc;
 
 /// Most operations of a commit: the bound of every store, from `wit/storage.wit`.
@@ -75,26 +76,16 @@ impl CommitPlan {
     ///
     /// # Errors
     /// Any of [`PlanJoinError`]; then there is no commit that does what both do.
-    pub fn join(self, later: Self) -> Result<Self, PlanJoinError> {
+    pub fn join(self, mut later: Box<Self>) -> Result<Box<Self>, PlanJoinError> {
         let same_thread = id::key(&self.thread.id) == id::key(&later.thread.id);
-        let earlier_entry = self.entry.filter(|_| same_thread);
-        let messages = match later.entry.is_none() && same_thread {
-            true => self.messages,
-            false => later.messages,
-        };
-        let joined = Self {
-            writes: join_writes(self.writes, later.writes)?,
-            closing: self.closing && later.closing,
-            entry: later.entry.or(earlier_entry),
-            messages,
-            logged: later.logged.or(self.logged),
-            thread: later.thread,
-            head: later.head,
-            chain: later.chain,
-            above: later.above,
-        };
-        check_size(&joined.writes)?;
-        Ok(joined)
+        if same_thread && later.entry.is_none() {
+            (later.entry, later.messages) = (self.entry, self.messages);
+        }
+        later.writes = join_writes(self.writes, take(&mut later.writes))?;
+        later.closing &= self.closing;
+        later.logged = later.logged.take().or(self.logged);
+        check_size(&later.writes)?;
+        Ok(later)
     }
 
     /// Returns the records of a thread as this plan leaves them, each at the store version that was

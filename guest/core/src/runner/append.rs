@@ -106,7 +106,7 @@ pub fn append(
     change.edits = append.edits.clone();
     change.answers = Some(answers);
     let plan = talk.build_plan(change, round, held)?;
-    Ok(CommitDecision::Commit(Box::new(plan)))
+    Ok(CommitDecision::Commit(plan))
 }
 
 /// Returns true if an event is a message that was taken before; remembers it otherwise, if it has
@@ -350,7 +350,7 @@ impl AppendValidator {
         mut change: ThreadChange<'_>,
         round: Option<&Entry>,
         held: bool,
-    ) -> Result<CommitPlan, Error> {
+    ) -> Result<Box<CommitPlan>, Error> {
         let version = change.version();
         let made_here = self.open.iter().find(|open| open.version == version);
         if let (false, Some(open)) = (held, made_here) {

@@ -152,7 +152,7 @@ fn resume_wait(
     let mut change = ThreadChange::with_mail(loaded, inputs.mail, moment);
     if apply_waiting_intent(&mut change, records.round) {
         let plan = change.into_plan(CommitReason::Cancelled)?;
-        return Ok(CommitDecision::Commit(Box::new(plan)));
+        return Ok(CommitDecision::Commit(plan));
     }
     let waiting = inputs.waiting.ok_or_else(missing_wait_error)?;
     change.head.token += 1;
@@ -179,7 +179,7 @@ fn wait_further(mut change: ThreadChange<'_>) -> Result<CommitDecision, Error> {
     if *change.head == **before {
         return Ok(CommitDecision::Repeat);
     }
-    Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))
+    Ok(CommitDecision::Commit(change.into_head_plan()?))
 }
 
 fn is_holder_gone(

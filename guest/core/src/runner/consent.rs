@@ -65,7 +65,7 @@ pub(super) fn take_decision(
         if let Some(round) = &mut change.head.round {
             round.calls[at].consent = Some(decision.verdict.as_consent());
         }
-        return Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)));
+        return Ok(CommitDecision::Commit(change.into_head_plan()?));
     }
     change.push_event(decision_event(
         (decision.version, decision.index),
@@ -98,7 +98,7 @@ pub(super) fn take_decision(
             change.head.mark_due();
         }
     }
-    Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
+    Ok(CommitDecision::Commit(change.into_plan(reason)?))
 }
 
 /// Compares a decision with the one that was taken about its call: the same is done already.

@@ -140,7 +140,7 @@ pub(super) fn end_thread_now(
     mut change: ThreadChange<'_>,
     round: Option<&Entry>,
     by: EndIntent,
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     abandon_step(&mut change, round);
     terminate(&mut change, by);
     change.into_plan(CommitReason::Cancelled)
@@ -152,7 +152,7 @@ pub(super) fn fail_thread_now(
     mut change: ThreadChange<'_>,
     round: Option<&Entry>,
     (cause, result): (StatusCause, String),
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     abandon_step(&mut change, round);
     take_mail(&mut change);
     fail_thread(&mut change, cause, result);

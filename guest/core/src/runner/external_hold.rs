@@ -174,7 +174,7 @@ pub fn hold(
         return Err(refused_error(loaded, advice));
     }
     if let Some(cause) = find_reached_cap(head, moment.ceiling) {
-        return Err(Error::exceeded(cause));
+        return Err(Error::over_bound(cause));
     }
     let mut change = ThreadChange::new(loaded, moment);
     change.apply_reported_usage();
@@ -202,9 +202,9 @@ pub fn hold(
         value: json::to_text(&attempt),
     });
     extend_step(&mut change, request.deadline);
-    Ok(CommitDecision::Commit(Box::new(
+    Ok(CommitDecision::Commit(
         change.into_plan(CommitReason::Attempt)?,
-    )))
+    ))
 }
 
 /// Returns the hold, if the money is there, and the most output tokens that it allows: lowered
@@ -234,7 +234,7 @@ fn admit_external_hold(
     if let Err(refusal) = admit_money(change, amount) {
         let cause = money_held_cause(change, amount, refusal);
         let cause = cause.unwrap_or_else(|| money_refused_cause(change, refusal));
-        return Err(Error::exceeded(cause));
+        return Err(Error::over_bound(cause));
     }
     let basis = prices.and_then(|_| change.charge_basis(input, output, rate));
     let own = ExternalHold {
@@ -312,9 +312,9 @@ pub fn settle(
         if let Some(step) = &mut change.head.step {
             step.version = loaded.head.value.version + 1;
         }
-        return Ok(CommitDecision::Commit(Box::new(
+        return Ok(CommitDecision::Commit(
             change.into_plan(CommitReason::Settled)?,
-        )));
+        ));
     }
     correct_charged_attempt(change, tip, version, bill)
 }
@@ -439,5 +439,5 @@ fn correct_charged_attempt(
     }
     told.late = Some(late);
     let plan = plan_correction(change, tip)?;
-    Ok(CommitDecision::Commit(Box::new(plan)))
+    Ok(CommitDecision::Commit(plan))
 }

@@ -47,7 +47,7 @@ pub fn open(
         }
         step.deadline = deadline;
         set_lease(&mut change, deadline);
-        return Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)));
+        return Ok(CommitDecision::Commit(change.into_head_plan()?));
     }
     check_may_start(loaded, false, moment.ceiling)?;
     acquire_lease(&mut change, holder, OPEN_REQUEST_NAME)?;
@@ -56,7 +56,7 @@ pub fn open(
         take_mail(&mut change);
     }
     let plan = change.into_plan(CommitReason::Opened)?;
-    Ok(CommitDecision::Commit(Box::new(plan)))
+    Ok(CommitDecision::Commit(plan))
 }
 
 /// The way in which a host ends its loop.
@@ -187,7 +187,7 @@ pub fn close(
         let reason = apply_ending(&mut change, ending, taken);
         change.into_plan(reason)?
     };
-    Ok(CommitDecision::Commit(Box::new(plan)))
+    Ok(CommitDecision::Commit(plan))
 }
 
 /// Ends the loop; a message that was `taken` out of the inbox makes an idle thread due.

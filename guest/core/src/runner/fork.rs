@@ -112,7 +112,7 @@ pub fn fork(
     point: ForkPoint<'_>,
     moment: DecisionContext<'_>,
     random: &str,
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     check_complete(point.original)?;
     if point.base.parts.len() > BASE_PARTS_MAX {
         let parts = point.base.parts.len();

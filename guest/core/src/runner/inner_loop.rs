@@ -162,7 +162,7 @@ pub fn park_step(
         Some(step) if !step.parked => step.parked = true,
         _ => return Ok(CommitDecision::Repeat),
     }
-    Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))
+    Ok(CommitDecision::Commit(change.into_head_plan()?))
 }
 
 /// Begins a step that was parked: its time and the lease begin now. [`CommitDecision::Repeat`] for
@@ -185,7 +185,7 @@ pub fn begin_step(
     step.deadline = moment.now.plus_millis(millis);
     let deadline = step.deadline;
     set_lease(&mut change, deadline);
-    Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))
+    Ok(CommitDecision::Commit(change.into_head_plan()?))
 }
 
 fn pending<'a>(change: &'a mut ThreadChange<'_>, version: u64) -> Option<&'a mut PendingStep> {

@@ -121,7 +121,7 @@ pub(super) fn decide(
             return Ok(CommitDecision::NeedsWindow(needs));
         }
     };
-    Ok(CommitDecision::Commit(Box::new(plan)))
+    Ok(CommitDecision::Commit(plan))
 }
 
 /// Applies a transition; returns what is left to be done.

@@ -65,7 +65,7 @@ pub fn resume(
     let next = id::generate_id(thread.directive.as_deref(), moment.now, random);
     let closing = close_tip(loaded, &next, &start, moment)?;
     let base = |tip: &LoadedThread| whole_base(tip, &hashes);
-    let opened = open_successor(loaded, closing, &base, (moment.ceiling, false), moment.now);
+    let opened = open_successor(loaded, *closing, &base, (moment.ceiling, false), moment.now);
     let mut successor = opened?;
     let (tip, head) = (&loaded.head.value, successor.loaded.head.value_mut());
     head.carried_turns = carried_turns(loaded);
@@ -84,8 +84,8 @@ pub fn resume(
         return Ok(begun);
     };
     begun.writes.push(remembered);
-    let plan = successor.plan.join(*begun)?;
-    Ok(CommitDecision::Commit(Box::new(plan)))
+    let plan = successor.plan.join(begun)?;
+    Ok(CommitDecision::Commit(plan))
 }
 
 /// Model replies along the path of a thread: what a successor is sent again.
@@ -154,7 +154,7 @@ fn check_may_have_successor(loaded: &LoadedThread) -> Result<(), Error> {
     if !loaded.is_tip() || thread.next.is_some() || head.status == ThreadStatus::Continued {
         return Err(match &thread.next {
             Some(_) => refused_error(loaded, ""),
-            None => Error::continued(&thread.id, &loaded.chain.value.tip),
+            None => Error::not_tip(&thread.id, &loaded.chain.value.tip),
         });
     }
     check_complete(loaded)?;
@@ -195,7 +195,7 @@ fn close_tip(
     next: &str,
     start: &StartRequest<'_>,
     moment: DecisionContext<'_>,
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     let mut change = ThreadChange::new(loaded, moment);
     let preview = start.input.as_ref().map(ThreadResumed::preview_of);
     change.push_event(Event::ThreadResumed(ThreadResumed {
@@ -237,7 +237,7 @@ fn whole_base(tip: &LoadedThread, hashes: &[(u64, String)]) -> Result<Option<His
             tip.thread.value.id
         );
         let code = "base_parts_exceeded";
-        return Err(Error::exceeded(StatusCause::with_bound(
+        return Err(Error::over_bound(StatusCause::with_bound(
             "limit", code, message, parts, most,
         )));
     }

@@ -156,7 +156,7 @@ pub fn signal(
             }
         }
     };
-    Ok(CommitDecision::Commit(Box::new(plan)))
+    Ok(CommitDecision::Commit(plan))
 }
 
 /// Ends a thread by an error of its host.
@@ -164,7 +164,7 @@ fn fail_thread(
     change: ThreadChange<'_>,
     round: Option<&Entry>,
     HostFailure { failure, text }: HostFailure,
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     let loaded = change.loaded_thread();
     if matches!(
         loaded.head.value.status,
@@ -196,7 +196,7 @@ fn signal_ended_thread(
         .filter(|_| is_to_be_resumed(&loaded.head.value))
     {
         let plan = drop_resumption(change, intent)?;
-        return Ok(CommitDecision::Commit(Box::new(plan)));
+        return Ok(CommitDecision::Commit(plan));
     }
     match signal {
         Signal::Cancel if chain.last_child_number() > 0 => {
@@ -214,7 +214,7 @@ fn signal_ended_thread(
             return Err(refused_error(loaded, advice));
         }
     }
-    Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))
+    Ok(CommitDecision::Commit(change.into_head_plan()?))
 }
 
 /// Records the name of a signal, so that it is taken once.
@@ -301,7 +301,7 @@ fn raise_refused_error(change: &ThreadChange<'_>, spend: NanoUsd, refusal: Ledge
             );
             let (need, room) = (need.get(), room.get());
             let cause = StatusCause::with_bound("budget", "spend_exceeded", message, need, room);
-            Error::exceeded(cause.with_detail(CauseDetail {
+            Error::over_bound(cause.with_detail(CauseDetail {
                 failure: None,
                 account: Some(above.to_owned()),
             }))

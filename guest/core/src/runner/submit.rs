@@ -78,7 +78,7 @@ pub fn submit(
     let recorded = matches!(applied, AppliedTransition::Recorded(_));
     if recorded && keep_waiting_step(&mut change, pending) {
         let plan = change.into_head_plan()?;
-        return Ok(CommitDecision::Commit(Box::new(plan)));
+        return Ok(CommitDecision::Commit(plan));
     }
     decide(change, records, applied)
 }
@@ -149,7 +149,7 @@ fn find_pending_step<'a>(
 ) -> Result<Option<&'a PendingStep>, Error> {
     let head = &loaded.head.value;
     if submission.token != head.token {
-        return Err(Error::fenced(submission.token, head.token));
+        return Err(Error::stale_token(submission.token, head.token));
     }
     if let Some(pending) = head
         .step

@@ -42,7 +42,7 @@ pub(super) fn hand_off(
     pin: &PinnedSettings,
     window: &LiveWindow,
     prepared: PreparedHandOff,
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     let loaded = change.loaded_thread();
     change.count_messages();
     change.apply_reported_usage();
@@ -66,7 +66,7 @@ pub(super) fn hand_off(
     let base = |tip: &LoadedThread| base_of(tip, &next, &carried.trailing);
     let draw = (moment.ceiling, true);
     let LinkSuccessor { plan, mut loaded } =
-        open_successor(loaded, closing, &base, draw, moment.now)?;
+        open_successor(loaded, *closing, &base, draw, moment.now)?;
     carry_run(loaded.head.value_mut(), &run, pin);
     loaded.head.value_mut().carried_turns = carried.trailing.turns;
     let first = open_link(&loaded, &carried, moment)?;
@@ -176,7 +176,7 @@ fn open_link(
     created: &LoadedThread,
     carried: &CarriedContext,
     moment: DecisionContext<'_>,
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     let mut change = ThreadChange::new(created, moment);
     let summary = carried.summary.as_deref();
     let why = carried.problem.as_ref();
@@ -215,7 +215,7 @@ fn begin_turn(
     mail: Vec<InboxMessage>,
     asked_last: bool,
     moment: DecisionContext<'_>,
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     let mut change = ThreadChange::with_mail(opened, mail, moment);
     let mut reason = CommitReason::Resumed;
     if take_mail(&mut change) > 0 {

@@ -44,7 +44,7 @@ pub(super) fn record_fenced_usage(
         recorded: false,
     });
     let plan = plan_correction(change, tip)?;
-    Ok(CommitDecision::CommitThenFail(Box::new(plan), error))
+    Ok(CommitDecision::CommitThenFail(plan, error))
 }
 
 /// Returns the plan of a change that has noted the real usage of a charged attempt. `tip` is the
@@ -55,7 +55,7 @@ pub(super) fn record_fenced_usage(
 pub(super) fn plan_correction(
     change: ThreadChange<'_>,
     tip: Option<&LoadedThread>,
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     if change.head.status == ThreadStatus::Running {
         return change.into_head_plan();
     }

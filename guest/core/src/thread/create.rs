@@ -105,7 +105,7 @@ pub fn create(
     place: ChainPlace<'_>,
     now: UnixTime,
     random: &str,
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     let id = new_id(draft, now, random)?;
     let thread = new_record(draft, resolved, id, now);
     let mut plan = match place {
@@ -156,7 +156,7 @@ fn create_chain(
     mut thread: ThreadRecord,
     parent: Option<SpawnParent<'_>>,
     incomplete: bool,
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     thread.parent = parent.as_ref().map(|parent| parent.thread.to_owned());
     let chain_parent = parent.as_ref().map(|parent| parent.chain.to_owned());
     let (number, depth) = parent

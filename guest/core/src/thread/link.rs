@@ -33,7 +33,7 @@ pub struct ChainLink<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkSuccessor {
     /// The plan that closes the tip and creates the link.
-    pub plan: CommitPlan,
+    pub plan: Box<CommitPlan>,
     /// The link as that plan leaves it. The plan of its first step is decided from this, and
     /// joined.
     pub loaded: LoadedThread,
@@ -87,7 +87,11 @@ pub fn open_successor(
 /// `ErrorKind::Continued` if the thread is not the tip of its chain, `ErrorKind::Exceeded` if the
 /// account of the chain cannot be opened again, `ErrorKind::Corrupt` for a base that contradicts
 /// itself.
-pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<CommitPlan, Error> {
+pub fn create_link(
+    link: ChainLink<'_>,
+    id: String,
+    now: UnixTime,
+) -> Result<Box<CommitPlan>, Error> {
     let ChainLink {
         tip,
         base,
@@ -96,7 +100,7 @@ pub fn create_link(link: ChainLink<'_>, id: String, now: UnixTime) -> Result<Com
     } = link;
     let before = &tip.thread.value;
     if id::key(&tip.chain.value.tip) != id::key(&before.id) {
-        return Err(Error::continued(&before.id, &tip.chain.value.tip));
+        return Err(Error::not_tip(&before.id, &tip.chain.value.tip));
     }
     id::check_id("id", &id)?;
     let thread = ThreadRecord {
@@ -189,7 +193,7 @@ fn no_money_error(refusal: LedgerRefusal) -> Error {
         _ => (0, 0),
     };
     let message = refusal.to_string();
-    Error::exceeded(StatusCause::with_bound(
+    Error::over_bound(StatusCause::with_bound(
         "budget",
         "spend_exceeded",
         message,

@@ -69,10 +69,7 @@ impl TestWorld {
         );
         change.add_created(child.ok()?).ok()?;
         let plan = change.into_head_plan().expect("money is consistent");
-        Some((
-            name,
-            RequestAnswer::Made(CommitDecision::Commit(Box::new(plan))),
-        ))
+        Some((name, RequestAnswer::Made(CommitDecision::Commit(plan))))
     }
 
     /// Forks a thread at a version of its path, sometimes at one that it does not have.
@@ -107,10 +104,7 @@ impl TestWorld {
             pin: pinned.then_some((&self.pin, PIN_TEXT)),
         };
         let plan = runner::fork(&request, point, moment, moment.commit);
-        Some((
-            thread,
-            plan.map(|plan| CommitDecision::Commit(Box::new(plan))),
-        ))
+        Some((thread, plan.map(CommitDecision::Commit)))
     }
 
     /// Resumes the tip of a chain that has ended; any link but the tip is refused.

@@ -7,6 +7,7 @@ use super::world::{RequestAnswer, TestWorld};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use threadkeep_core::error::{Error, ErrorKind};
 use threadkeep_core::history::{CommitReason, Entry};
 use threadkeep_core::key;
 use threadkeep_core::ledger::UnknownBill;
@@ -61,11 +62,11 @@ fn random_pairs_of_plans_join_to_what_both_do_in_order() {
 }
 
 /// Returns the plan of a decision, if it makes one.
-fn plan_of(answer: Option<(String, RequestAnswer)>) -> Option<CommitPlan> {
+fn plan_of(answer: Option<(String, RequestAnswer)>) -> Option<Box<CommitPlan>> {
     match answer?.1 {
         RequestAnswer::Made(
             CommitDecision::Commit(plan) | CommitDecision::CommitThenFail(plan, _),
-        ) => Some(*plan),
+        ) => Some(plan),
         _ => None,
     }
 }
@@ -266,7 +267,7 @@ fn moment(commit: &str) -> DecisionContext<'_> {
 }
 
 /// Returns the plan of the end of a tip that is continued by `next`.
-fn continue_tip(tip: &LoadedThread, next: &str) -> CommitPlan {
+fn continue_tip(tip: &LoadedThread, next: &str) -> Box<CommitPlan> {
     let mut change = ThreadChange::new(tip, moment("00000000000000aa"));
     let thread = change.thread_mut();
     thread.next = Some(next.to_owned());
@@ -278,7 +279,7 @@ fn continue_tip(tip: &LoadedThread, next: &str) -> CommitPlan {
 }
 
 /// Returns the plan that creates the next link after a tip, on all of its entries.
-fn link_plan(tip: &LoadedThread, id: &str) -> Result<CommitPlan, threadkeep_core::error::Error> {
+fn link_plan(tip: &LoadedThread, id: &str) -> Result<Box<CommitPlan>, Error> {
     let head = &tip.head.value;
     let base = HistoryBase {
         length: head.version,
@@ -350,7 +351,7 @@ fn a_link_is_created_with_the_end_of_its_tip_and_two_entries_in_one_commit() {
     let refused = link_plan(&before, "other");
     let next = "link".to_owned();
     let thread = "root-0".to_owned();
-    let expected = threadkeep_core::error::ErrorKind::Continued { thread, next };
+    let expected = ErrorKind::Continued { thread, next };
     assert_eq!(refused, Err(expected.into()));
     assert_eq!(world.store.text(key::HEAD, "other"), None);
 }

@@ -35,11 +35,11 @@ pub fn propagate_intent(
             return Ok(CommitDecision::Repeat);
         }
         request_cancel(&mut change);
-        return Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)));
+        return Ok(CommitDecision::Commit(change.into_head_plan()?));
     }
-    Ok(CommitDecision::Commit(Box::new(end_thread_now(
+    Ok(CommitDecision::Commit(end_thread_now(
         change, round, intent,
-    )?)))
+    )?))
 }
 
 /// Propagates through a thread that has ended: its children may not have ended.
@@ -51,9 +51,7 @@ fn propagate_past_end(
 ) -> Result<CommitDecision, Error> {
     if is_to_be_resumed(&loaded.head.value) {
         let change = ThreadChange::with_mail(loaded, mail, moment);
-        return Ok(CommitDecision::Commit(Box::new(drop_resumption(
-            change, intent,
-        )?)));
+        return Ok(CommitDecision::Commit(drop_resumption(change, intent)?));
     }
     if loaded.chain.value.last_child_number() == 0
         || !is_stronger_intent(&loaded.head.value, intent)
@@ -62,7 +60,7 @@ fn propagate_past_end(
     }
     let mut change = ThreadChange::new(loaded, moment);
     pass_to_children(&mut change, intent);
-    Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))
+    Ok(CommitDecision::Commit(change.into_head_plan()?))
 }
 
 /// Passes a person's signal to the children of a thread that has ended. It closes the work of other
@@ -78,7 +76,7 @@ pub(in crate::runner) fn pass_to_children(change: &mut ThreadChange<'_>, intent:
 pub(in crate::runner) fn drop_resumption(
     mut change: ThreadChange<'_>,
     intent: EndIntent,
-) -> Result<CommitPlan, Error> {
+) -> Result<Box<CommitPlan>, Error> {
     take_mail(&mut change);
     change.closing = true;
     change.head.due = None;
@@ -113,9 +111,9 @@ pub fn apply_intent(
         return Ok(CommitDecision::Repeat);
     }
     let change = ThreadChange::with_mail(loaded, mail, moment);
-    Ok(CommitDecision::Commit(Box::new(end_thread_now(
+    Ok(CommitDecision::Commit(end_thread_now(
         change, round, intent,
-    )?)))
+    )?))
 }
 
 /// Records that all children up to the number `last` were told `intent`. If the thread has got
@@ -134,7 +132,7 @@ pub fn finish_propagation(
     change.head.sweep_to = None;
     change.head.due = due_after_sweep(&change.head);
     change.closing = true;
-    Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))
+    Ok(CommitDecision::Commit(change.into_head_plan()?))
 }
 
 /// Returns the due time of a thread whose children were all told.
