@@ -170,6 +170,10 @@ pub fn compare(
     }
 }
 
+/// A store in SQLite looks at each of its files before a commit while the directory is younger than
+/// a second, which no store stays.
+const STORE_SETTLES_AFTER: Duration = Duration::from_millis(1_100);
+
 /// Returns the median step of each candidate. They change places after each two steps, a reply and
 /// its results: if one were always first with replies, it would be first with the longer ones.
 pub fn measure(
@@ -180,6 +184,9 @@ pub fn measure(
     let mut times = vec![Vec::with_capacity(steps); candidates.len()];
     let count = candidates.len();
     for step in 0..warm + steps {
+        if step > 0 && step == warm {
+            std::thread::sleep(STORE_SETTLES_AFTER);
+        }
         let (blocks, content) = script(step);
         for turn in 0..count {
             let place = (step / 2 + turn) % count;
