@@ -308,9 +308,19 @@ async fn runs_in_line_wait_for_room_and_are_served_in_order() {
         let (driver, thread) = (quick.clone(), create_thread(&tenant).await);
         let order = Arc::clone(&order);
         waiting.spawn(async move {
-            let ended = run(&driver, &thread).await.unwrap();
-            order.lock().unwrap().push(n);
-            ended.status
+            let (sink, mut events) = EventSink::channel();
+            let whole_run = async move {
+                let never = StopReceiver::never();
+                driver.run(&thread, None, &sink, &never).await
+            };
+            // Where it begins: a run gives its room back before it has ended, so another one that
+            // began later may end sooner.
+            let begins = async {
+                events.recv().await.expect("it begins");
+                order.lock().unwrap().push(n);
+            };
+            let (ended, ()) = tokio::join!(whole_run, begins);
+            ended.unwrap().status
         });
         tokio::task::yield_now().await;
     }
