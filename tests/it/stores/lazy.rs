@@ -67,8 +67,8 @@ fn child() {
     let (what, path) = order.split_once(':').unwrap();
     match what {
         "tenants" => many_tenants(Path::new(path)),
-        "count" => super::joined_writes::add_counts_at(Path::new(path)),
-        "full" => super::joined_writes::fill_disk_while_committing(Path::new(path)),
+        "count" => super::cut_commits::add_counts_at(Path::new(path)),
+        "full" => super::cut_commits::fill_disk_while_committing(Path::new(path)),
         "open" => drop(try_open(Path::new(path)).unwrap()),
         "read" => println!(
             "\nsaid {}",

@@ -1,9 +1,9 @@
 //! A SQLite store in a hostile environment: links, files of other users, full disks, damage, and
 //! many tenants.
 
+mod cut_commits;
 mod damaged_files;
 mod directory_confinement;
-mod joined_writes;
 mod lazy;
 mod migrations;
 mod planted_schema;

@@ -11,7 +11,7 @@ use super::super::quota::{entry_bytes, partition_bytes, record_bytes};
 use super::super::{CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageError};
 use super::read::{POSITION_MAX, read_number, read_version};
 use super::statements::{
-    ENTRY_ANY, ENTRY_DELETE, ENTRY_FIRST, ENTRY_LAST, ENTRY_NEXT, ENTRY_PLACE, ENTRY_SIZES,
+    ENTRY_ANY, ENTRY_DELETE, ENTRY_FIRST, ENTRY_ID, ENTRY_LAST, ENTRY_NEXT, ENTRY_SIZES,
     PARTITION_DELETE, PARTITION_GET, PARTITION_INSERT, StoreStatements,
 };
 
@@ -210,13 +210,11 @@ impl OpExecutor<'_> {
         Err(OpRefusal::Reason(reason))
     }
 
-    /// The id of an entry at a position, if there is one before it.
+    /// Returns the row id of the entry at `at`; `None` if the log has no entry at `at - 1`.
     fn next_entry_id(&self, log: &str, partition: &str, at: u64) -> Result<Option<i64>, OpRefusal> {
         // At most POSITION_MAX.
         let place = params![log, partition, at as i64];
-        let id = self
-            .prepare(ENTRY_PLACE)?
-            .query_row(place, |row| row.get(0));
+        let id = self.prepare(ENTRY_ID)?.query_row(place, |row| row.get(0));
         Ok(id.optional()?)
     }
 

@@ -1,10 +1,9 @@
 //! The store in SQLite: the default one.
 //!
 //! One file in a granted directory, in write-ahead mode. Reads run in place on pooled connections
-//! ([`read`]); commits queue and are written in batches ([`writer`], [`transaction`]), whose writes
-//! to the log are joined ([`log_writes`]); a thread makes the checkpoints ([`checkpoint`],
-//! [`maintenance`]); processes queue at a lock file beside it ([`lock`]). Every file is reached
-//! inside the directory and nowhere else ([`files`], [`vfs`]).
+//! ([`read`]); commits queue and are written in batches ([`writer`], [`transaction`]); a thread
+//! makes the checkpoints ([`checkpoint`], [`maintenance`]); processes queue at a lock file beside
+//! it ([`lock`]). Every file is reached inside the directory and nowhere else ([`files`], [`vfs`]).
 //! The schema and its reasons: `schema/`. Many stores, of which few are open: [`StorePool`].
 //!
 //! No domain rule lives here. The views `threads` and `budget_ledger` are for people with a
@@ -17,7 +16,6 @@ mod directory_times;
 mod error;
 mod files;
 mod lock;
-mod log_writes;
 mod maintenance;
 #[cfg(not(target_os = "linux"))]
 mod other_systems;
@@ -373,7 +371,7 @@ mod tests {
 
     use super::super::RecordExpectation;
     use super::statements::{
-        ENTRY_FIRST, ENTRY_NEXT, ENTRY_PLACE, LINES_UP, PARTITION_INSERT, USAGE_FORGET,
+        ENTRY_FIRST, ENTRY_ID, ENTRY_NEXT, LINES_UP, PARTITION_INSERT, USAGE_FORGET,
     };
     use super::*;
     use crate::authority::ProjectDir;
@@ -421,7 +419,7 @@ mod tests {
             Ok(statement.get_status(StatementStatus::RePrepare))
         };
         let head = store.sql.records("head");
-        for sql in [ENTRY_PLACE, ENTRY_NEXT, &head.update] {
+        for sql in [ENTRY_ID, ENTRY_NEXT, &head.update] {
             let again = store.query_writer_if_free(|connection| compiled_again(connection, sql));
             assert_eq!(again, Ok(Some(0)), "{sql}");
         }
@@ -432,8 +430,8 @@ mod tests {
     }
 
     /// Symptom: adding an entry took as long as replacing two records. Cause: the INSERT read its
-    /// own table, so SQLite made a temporary one of its rows first. Fix: the place is looked up
-    /// before. Covers each statement of a turn's commit.
+    /// own table, so SQLite copied what it selected into a temporary one first. Fix: the row id is
+    /// looked up before. Covers each statement of a turn's commit without a quota.
     #[test]
     fn no_statement_of_a_commit_makes_a_temporary_table() {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
@@ -453,7 +451,7 @@ mod tests {
         let head = store.sql.records("head");
         let records = [&head.update, &head.insert, &head.upsert, &head.delete];
         let entries = [
-            ENTRY_PLACE,
+            ENTRY_ID,
             ENTRY_NEXT,
             ENTRY_FIRST,
             PARTITION_INSERT,

@@ -22,7 +22,6 @@ use super::connection::SqliteSession;
 use super::error::{error_before_commit, error_of_commit};
 use super::files::StoreFiles;
 use super::lock::LockFile;
-use super::log_writes::join_log_writes;
 use super::read::read_number;
 use super::statements::{
     BEGIN_WRITE, COMMIT, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, StoreStatements, USAGE_FORGET,
@@ -313,7 +312,7 @@ impl BatchExecutor {
         }
         let done = match body() {
             Ok(Some(done)) => {
-                let committed = join_log_writes(|| self.execute(COMMIT));
+                let committed = self.execute(COMMIT);
                 committed
                     .map(|()| Some(done))
                     .map_err(|error| TransactionFailure::from_commit(&error))

@@ -9,23 +9,18 @@
 //! consists of `/proc/self/fd/<directory>`, which the kernel resolves to the held directory, and
 //! one name that `O_NOFOLLOW` guards.
 //!
-//! The functions of an open write-ahead log are replaced as well: they pass its writes through
-//! [`HeldWrites`], which joins those of a COMMIT.
-//!
 //! This is one of the two files of the host with `unsafe` code: SQLite's interface is pointers.
 //! Only this file of the store handles them.
 
 #![allow(unsafe_code, reason = "see the module's documentation")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{self, NonNull};
-use std::slice;
 
-use rusqlite::ffi::{self, sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
+use rusqlite::ffi::{self, sqlite3_file, sqlite3_vfs};
 
 use super::super::StorageError;
 use super::super::check::other_error;
-use super::log_writes::HeldWrites;
 
 /// The VFS of SQLite that a [`ConfinedVfs`] is a copy of.
 const BASE_VFS: &CStr = if cfg!(windows) { c"win32" } else { c"unix" };
@@ -215,13 +210,7 @@ unsafe extern "C" fn open(
     // VFS, so it sees what it always sees.
     unsafe {
         match vfs_data_for(vfs, name) {
-            Some(way) => {
-                let code = (way.open)(way.base, name, file, flags, flags_out);
-                if code == ffi::SQLITE_OK && flags & ffi::SQLITE_OPEN_WAL != 0 {
-                    OpenLogFile::attach(file);
-                }
-                code
-            }
+            Some(way) => (way.open)(way.base, name, file, flags, flags_out),
             None => {
                 // Tells SQLite that there is nothing to close.
                 (*file).pMethods = ptr::null();
@@ -279,155 +268,6 @@ unsafe extern "C" fn full_path(
         ptr::copy_nonoverlapping(path.as_ptr().cast(), out, path.len());
         ffi::SQLITE_OK
     }
-}
-
-/// An open write-ahead log. SQLite has a pointer to it as the table of the file's functions, and
-/// uses it from one thread at a time, as it does the file.
-#[repr(C)]
-struct OpenLogFile {
-    /// The first field: a pointer to it is one to the whole.
-    methods: sqlite3_io_methods,
-    /// The functions of "unix".
-    base: *const sqlite3_io_methods,
-    held: HeldWrites,
-}
-
-impl OpenLogFile {
-    /// Replaces the functions of a log that "unix" has just opened, until it is closed.
-    ///
-    /// # Safety
-    /// `file` was opened and nobody else uses it yet.
-    unsafe fn attach(file: *mut sqlite3_file) {
-        // SAFETY: an open file has a table of functions, which lives as long as the process. The
-        // functions of "unix" do not look at it, so they can be called with this file.
-        unsafe {
-            let base = (*file).pMethods;
-            let methods = sqlite3_io_methods {
-                // Without shared memory, which belongs to the database, and without mapped pages.
-                iVersion: 1,
-                xClose: Some(close_log),
-                xRead: Some(read_log),
-                xWrite: Some(write_log),
-                xTruncate: Some(truncate_log),
-                xSync: Some(sync_log),
-                xFileSize: Some(measure_log),
-                xLock: Some(lock_log),
-                xUnlock: Some(unlock_log),
-                xCheckReservedLock: Some(look_at_log_lock),
-                xFileControl: Some(control_log),
-                // The two others ask about the device and not about the file.
-                ..*base
-            };
-            let held = HeldWrites::default();
-            let log = Box::new(Self {
-                methods,
-                base,
-                held,
-            });
-            (*file).pMethods = Box::into_raw(log).cast();
-        }
-    }
-
-    /// Writes what is held of a log; returns the functions of "unix", or the code of a failure.
-    ///
-    /// # Safety
-    /// `file` is an open log that was [attached](Self::attach), and used by this thread alone.
-    unsafe fn flush<'a>(file: *mut sqlite3_file) -> Result<&'a sqlite3_io_methods, c_int> {
-        // SAFETY: its functions are the first field of an `OpenLogFile` that lives until the file
-        // is closed, and nobody else has a reference to what is held.
-        unsafe {
-            let log = (*file).pMethods.cast_mut().cast::<Self>();
-            let base = &*(*log).base;
-            (*log)
-                .held
-                .flush(&mut |bytes, offset| write_base(base, file, bytes, offset))?;
-            Ok(base)
-        }
-    }
-}
-
-/// Writes to a log as "unix" does.
-///
-/// # Safety
-/// `base` has the functions of "unix", which has opened `file`.
-unsafe fn write_base(
-    base: &sqlite3_io_methods,
-    file: *mut sqlite3_file,
-    bytes: &[u8],
-    offset: i64,
-) -> Result<(), c_int> {
-    let (Some(write), Ok(count)) = (base.xWrite, c_int::try_from(bytes.len())) else {
-        return Err(ffi::SQLITE_IOERR_WRITE);
-    };
-    // SAFETY: the function of this file, and as many bytes as are there.
-    match unsafe { write(file, bytes.as_ptr().cast(), count, offset) } {
-        ffi::SQLITE_OK => Ok(()),
-        code => Err(code),
-    }
-}
-
-unsafe extern "C" fn write_log(
-    file: *mut sqlite3_file,
-    bytes: *const c_void,
-    count: c_int,
-    offset: i64,
-) -> c_int {
-    let Ok(length) = usize::try_from(count) else {
-        return ffi::SQLITE_IOERR_WRITE;
-    };
-    // SAFETY: SQLite calls this with an open log and so many bytes; the rest as for
-    // `OpenLogFile::flush`.
-    unsafe {
-        let log = (*file).pMethods.cast_mut().cast::<OpenLogFile>();
-        let base = &*(*log).base;
-        let bytes = slice::from_raw_parts(bytes.cast::<u8>(), length);
-        let mut write_file = |bytes: &[u8], offset| write_base(base, file, bytes, offset);
-        let written = (*log).held.write(bytes, offset, &mut write_file);
-        written.err().unwrap_or(ffi::SQLITE_OK)
-    }
-}
-
-unsafe extern "C" fn close_log(file: *mut sqlite3_file) -> c_int {
-    // SAFETY: as for `OpenLogFile::flush`. The file gets the table of "unix" back before its own is
-    // freed, which `attach` had allocated, and is closed whether the flush fails or not.
-    unsafe {
-        let flushed = OpenLogFile::flush(file).err();
-        let log = Box::from_raw((*file).pMethods.cast_mut().cast::<OpenLogFile>());
-        (*file).pMethods = log.base;
-        let close = (*log.base).xClose;
-        let closed = close.map_or(ffi::SQLITE_IOERR_CLOSE, |close| close(file));
-        flushed.unwrap_or(closed)
-    }
-}
-
-/// Defines functions of a log that are those of "unix", once what is held is written.
-macro_rules! flush_before {
-    ($($name:ident calls $method:ident($($argument:ident: $kind:ty),*);)*) => {$(
-        unsafe extern "C" fn $name(file: *mut sqlite3_file, $($argument: $kind),*) -> c_int {
-            // SAFETY: SQLite calls this with an open log and with what "unix" expects; the rest as
-            // for `OpenLogFile::flush`.
-            unsafe {
-                match OpenLogFile::flush(file) {
-                    Ok(base) => match base.$method {
-                        Some(method) => method(file, $($argument),*),
-                        None => ffi::SQLITE_IOERR,
-                    },
-                    Err(code) => code,
-                }
-            }
-        }
-    )*};
-}
-
-flush_before! {
-    read_log calls xRead(bytes: *mut c_void, count: c_int, offset: i64);
-    truncate_log calls xTruncate(size: i64);
-    sync_log calls xSync(flags: c_int);
-    measure_log calls xFileSize(size: *mut i64);
-    lock_log calls xLock(level: c_int);
-    unlock_log calls xUnlock(level: c_int);
-    look_at_log_lock calls xCheckReservedLock(found: *mut c_int);
-    control_log calls xFileControl(code: c_int, argument: *mut c_void);
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The writes of a commit to the log are one. Whatever cuts it, and whoever reads or writes beside
-//! it, the store holds what was acknowledged, and SQLite by itself reads it.
+//! After a commit was cut, and beside other writers and readers, a store holds what was acknowledged,
+//! and SQLite by itself reads it.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,19 +16,14 @@ use super::{FILE, append, code, commit, dir, get, open, options, put_op};
 const COUNT: &str = "count";
 /// Bytes of an entry: with what else changes, a commit takes several pages.
 const ENTRY_BYTES: usize = 3_000;
+/// Bytes of the header of a page in the log.
+const FRAME_HEADER_BYTES: usize = 24;
 
 /// The commit of this number: the record, and an entry of the same number.
-fn counted_ops(number: u64) -> [CommitOp; 2] {
+fn make_numbered_ops(number: u64) -> [CommitOp; 2] {
     let value = number.to_string();
     let entry = format!("{number} {}", "e".repeat(ENTRY_BYTES));
     [put_op(COUNT, &value), append("p", number, &entry)]
-}
-
-/// System calls by which this thread has written so far.
-fn write_calls() -> u64 {
-    let counts = std::fs::read_to_string("/proc/thread-self/io").unwrap();
-    let line = counts.lines().find(|line| line.starts_with("syscw: "));
-    line.unwrap()["syscw: ".len()..].parse().unwrap()
 }
 
 /// Copies a store as a death at this moment leaves it, with so many bytes of its log.
@@ -66,44 +61,25 @@ fn read_number(stock: &rusqlite::Connection) -> u64 {
     number
 }
 
-#[test]
-fn a_commit_is_one_write_to_the_log() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = open(temp.path());
-    for number in 1..=3 {
-        commit(&store, &counted_ops(number));
-    }
-    for number in 4..=20 {
-        let before = write_calls();
-        commit(&store, &counted_ops(number));
-        assert_eq!(write_calls() - before, 1, "commit {number}");
-    }
-    // More than is held at once: a hundred pages.
-    let before = write_calls();
-    commit(&store, &[put_op("large", &"v".repeat(400 << 10))]);
-    let calls = write_calls() - before;
-    assert!((5..=10).contains(&calls), "{calls}");
-    drop(store);
-    assert_eq!(read_by_stock_sqlite(temp.path()), 20);
-}
-
 /// A death while the log is written, or a loss of power that keeps its beginning: the commit is
 /// there once all of its bytes are, and before that the one before it.
 #[test]
-fn a_write_that_was_cut_is_no_commit() {
+fn a_commit_that_was_cut_is_none() {
     let temp = tempfile::tempdir().unwrap();
     let store = open(temp.path());
     for number in 1..=5 {
-        commit(&store, &counted_ops(number));
+        commit(&store, &make_numbered_ops(number));
     }
     let log = temp.path().join(format!("{FILE}-wal"));
     let bytes = || std::fs::metadata(&log).unwrap().len() as usize;
     let begin = bytes();
-    commit(&store, &counted_ops(6));
+    commit(&store, &make_numbered_ops(6));
     let end = bytes();
     assert!(end - begin > 3 * 4_096, "{begin} to {end}");
-    // A prime, so that every place of a header and a page is cut at.
-    let cuts = (begin..end).step_by(211).chain([end - 1, end]);
+    // Within each page, and at each byte of the last page's header, which marks the commit.
+    let last_frame = end - 4_096 - FRAME_HEADER_BYTES;
+    let cuts = (begin..end).step_by(211);
+    let cuts = cuts.chain(last_frame..=end - 4_096).chain([end - 1, end]);
     for cut in cuts {
         let copy = copy_store(temp.path(), Some(cut));
         let expected = if cut == end { 6 } else { 5 };
@@ -113,7 +89,7 @@ fn a_write_that_was_cut_is_no_commit() {
             "{cut} of {end}"
         );
         // Ours goes on from there.
-        commit(&open(copy.path()), &counted_ops(expected + 1));
+        commit(&open(copy.path()), &make_numbered_ops(expected + 1));
         assert_eq!(read_by_stock_sqlite(copy.path()), expected + 1);
     }
 }
@@ -127,7 +103,7 @@ fn add_counts(store: &SqliteStore, times: u64) {
             Some(item) => (item.version, item.value.parse::<u64>().unwrap() + 1),
             None => (0, 1),
         };
-        let [_, entry] = counted_ops(number);
+        let [_, entry] = make_numbered_ops(number);
         let put = CommitOp::Put {
             key: RecordKey::new("head", COUNT),
             expect: match version {
@@ -198,13 +174,13 @@ mount -t tmpfs -o size=2m none "$PLACE" || exit 77
 exec "$TEST" stores::lazy::child --exact --nocapture
 "#;
 
-/// The end of the script where a process may make no disk.
+/// Exit codes where no disk can be mounted: of `unshare`, and of `mount`.
 const NO_DISK: [i32; 2] = [1, 77];
 
 #[test]
-fn a_disk_that_fills_up_within_a_write_costs_that_commit_alone() {
+fn a_disk_that_fills_up_within_a_commit_costs_that_commit_alone() {
     let temp = tempfile::tempdir().unwrap();
-    let ran = Command::new("unshare")
+    let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c"])
         .arg(ON_SMALL_DISK)
         .env("PLACE", temp.path())
@@ -214,25 +190,25 @@ fn a_disk_that_fills_up_within_a_write_costs_that_commit_alone() {
             format!("full:{}", temp.path().display()),
         )
         .output();
-    match ran {
-        Ok(ran)
-            if ran
+    match output {
+        Ok(output)
+            if output
                 .status
                 .code()
                 .is_none_or(|code| !NO_DISK.contains(&code)) =>
         {
-            let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-            let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
+            let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(
-                ran.status.success() && said.contains("full 24"),
-                "{said}{errors}"
+                output.status.success() && stdout.contains("full 24"),
+                "{stdout}{stderr}"
             );
         }
         _ => println!("skipped: a disk of its own (unshare, mount) cannot be made here"),
     }
 }
 
-/// On a small disk: leaves so many of its pages free.
+/// On a small disk: fills it but for `pages` pages of 4,096 bytes.
 fn fill_disk(filler: &Path, pages: u64) {
     let full = std::fs::write(filler, vec![0; 4 << 20]).unwrap_err();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
@@ -255,11 +231,11 @@ pub(super) fn fill_disk_while_committing(path: &Path) {
         let store = SqliteStore::open(&dir(path), FILE, options()).unwrap();
         if number == 0 {
             number = 1;
-            commit(&store, &counted_ops(number));
+            commit(&store, &make_numbered_ops(number));
         }
         fill_disk(&filler, round);
         let refused: Result<_, StorageError> = loop {
-            match store.commit(&counted_ops(number + 1), false) {
+            match store.commit(&make_numbered_ops(number + 1), false) {
                 Ok(CommitOutcome::Committed) => number += 1,
                 refused => break refused,
             }
@@ -269,7 +245,7 @@ pub(super) fn fill_disk_while_committing(path: &Path) {
         assert_eq!(read_by_stock_sqlite(copy_store(path, None).path()), number);
         std::fs::remove_file(&filler).unwrap();
         number += 1;
-        commit(&store, &counted_ops(number));
+        commit(&store, &make_numbered_ops(number));
         assert_eq!(read_by_stock_sqlite(copy_store(path, None).path()), number);
         rounds += 1;
         if round % 2 == 0 {
