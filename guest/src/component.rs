@@ -127,7 +127,7 @@ thread_local! {
 fn call_service<T>(
     f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, Error>,
 ) -> Result<T, types::Error> {
-    call_about(None, f)
+    call_with_errors(None, f)
 }
 
 /// Calls the service for an export that names a thread.
@@ -135,13 +135,14 @@ fn call_for<T>(
     thread: &str,
     f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, Error>,
 ) -> Result<T, types::Error> {
-    call_about(Some(thread), f)
+    call_with_errors(Some(thread), f)
 }
 
-/// Calls the service. It is kept out of line, and `f` converts the answer: what is generated around
-/// it writes each answer from where it stands, and would else move it field by field before.
+/// Calls the service; `f` also converts the answer, and `thread` is the id that the call names, for
+/// the error. Not inlined, and without `map_err`: otherwise the generated code around it copies each
+/// field of the answer once more.
 #[inline(never)]
-fn call_about<T>(
+fn call_with_errors<T>(
     thread: Option<&str>,
     f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, Error>,
 ) -> Result<T, types::Error> {
@@ -501,7 +502,7 @@ impl exported::runner::Guest for ThreadsComponent {
         cursor: Option<String>,
         under: Option<String>,
     ) -> Result<exported::runner::DuePage, types::Error> {
-        call_about(under.as_deref(), |service| {
+        call_with_errors(under.as_deref(), |service| {
             let page = service.ready(limit, cursor, under.as_deref());
             page.map(|page| convert::due_page(&page))
         })

@@ -24,8 +24,8 @@ const SIZE_MAX: usize = 1_000_000;
 const GZIP_SIZE_MAX: usize = 375_000;
 
 /// Flags that each module is compiled and linked with. 128-bit vectors make SHA-256 several times
-/// faster, and every engine with components has them. Without the other flag the linker leaves five
-/// bytes for each number that it fills in, which is a twelfth of the file.
+/// faster, and every engine with components has them. Without the other flag the linker pads each
+/// number that it fills in to five bytes, which is a twelfth of the file.
 const FLAGS: [&str; 2] = [
     "-Ctarget-feature=+simd128",
     "-Clink-arg=--compress-relocations",

@@ -237,13 +237,13 @@ impl Error {
     }
 
     /// Makes an error for a thread that has a successor.
-    pub fn not_tip(thread: &str, next: &str) -> Self {
+    pub fn continued_by(thread: &str, next: &str) -> Self {
         let (thread, next) = (thread.to_owned(), next.to_owned());
         ErrorKind::Continued { thread, next }.into()
     }
 
     /// Makes an error for a token that was replaced.
-    pub fn stale_token(expected: u64, actual: u64) -> Self {
+    pub fn fenced_by(expected: u64, actual: u64) -> Self {
         ErrorKind::Fenced { expected, actual }.into()
     }
 
@@ -258,7 +258,7 @@ impl Error {
     }
 
     /// Makes an error for what a cap or the budget does not allow.
-    pub fn over_bound(cause: StatusCause) -> Self {
+    pub fn exceeded_by(cause: StatusCause) -> Self {
         ErrorKind::Exceeded(cause).into()
     }
 

@@ -112,9 +112,10 @@ pub struct DecisionContext<'a> {
 pub struct ThreadChange<'a> {
     loaded: &'a LoadedThread,
     moment: DecisionContext<'a>,
-    /// The thread's record as changed so far; few changes do ([`ThreadChange::thread_mut`]).
+    /// The thread's record as changed so far: the one that was loaded, until
+    /// [`ThreadChange::thread_mut`] copies it.
     pub thread: Rc<ThreadRecord>,
-    /// The head as changed so far.
+    /// The head as changed so far: a copy from the beginning, as nearly every change writes it.
     pub head: Box<Head>,
     /// The chain as changed so far; its account is changed by [`ThreadChange::update_accounts`].
     pub chain: Rc<ChainRecord>,

@@ -1,6 +1,6 @@
 //! Looks through texts eight bytes at a time: each text of a turn passes here several times.
 
-/// One in each byte of a word.
+/// A word whose bytes are all 1.
 const ONES: u64 = u64::MAX / 0xff;
 /// The highest bit of each byte of a word.
 const HIGH: u64 = ONES << 7;
@@ -20,8 +20,9 @@ fn find_byte(
     rest.map(|place| passed + place)
 }
 
-/// Sets the highest bit of the lowest byte that equals `byte`. The bits of bytes above it, and of
-/// bytes that are 128 or more, mean nothing.
+/// Sets the highest bit of the lowest byte that equals `byte`. All other bits mean nothing: those of
+/// bytes above it, of bytes that are 128 or more, and the lower seven of each. A mask of
+/// `HIGH & !word` leaves the bits that count.
 #[inline(always)]
 const fn mark_byte(word: u64, byte: u8) -> u64 {
     (word ^ (ONES * byte as u64)).wrapping_sub(ONES)

@@ -212,7 +212,7 @@ impl<P: HostPorts + StepPerformer> ThreadService<P> {
             };
             step = match self.submit_outcome(run, &step, outcome) {
                 Ok(step) => step,
-                Err(error) => return check_run_is_over(error),
+                Err(error) => return pass_unless_over(error),
             };
             let next = &step.loaded.thread.value.id;
             if thread == run.top && *next != thread {
@@ -520,7 +520,7 @@ fn bad_answer(error: Error) -> Error {
 }
 
 /// Passes an error on, unless another holder has the thread or its run was ended.
-fn check_run_is_over(error: Error) -> Result<(), Error> {
+fn pass_unless_over(error: Error) -> Result<(), Error> {
     match error.kind() {
         ErrorKind::Core(CoreErrorKind::Fenced { .. } | CoreErrorKind::Refused { .. }) => Ok(()),
         _ => Err(error),

@@ -116,7 +116,7 @@ impl<P: HostPorts> ThreadService<P> {
             }
             // The entries of a link that was continued are a part of the next one's path.
             if let Some(next) = &loaded.thread.value.next {
-                return Err(CoreError::not_tip(&loaded.thread.value.id, next).into());
+                return Err(CoreError::continued_by(&loaded.thread.value.id, next).into());
             }
             let mut change = ThreadChange::new(loaded, moment);
             change.thread_mut().title.clone_from(&title);

@@ -140,7 +140,7 @@ impl<P: HostPorts> ThreadService<P> {
         }
         let thread = &made.thread.value;
         let previous = thread.previous.as_deref().unwrap_or_default();
-        Err(CoreError::not_tip(previous, &thread.id).into())
+        Err(CoreError::continued_by(previous, &thread.id).into())
     }
 }
 

@@ -297,7 +297,7 @@ impl<P: HostPorts> ThreadService<P> {
                 let tip = self.load(&loaded.chain.value.tip)?;
                 let actual = tip.head.value.token;
                 if actual != submission.token {
-                    return Err(CoreError::stale_token(submission.token, actual).into());
+                    return Err(CoreError::fenced_by(submission.token, actual).into());
                 }
                 self.hand_out_step(DecisionOutcome::Unchanged(Box::new(tip)), 0)
             }

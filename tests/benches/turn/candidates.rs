@@ -170,11 +170,11 @@ pub fn compare(
     }
 }
 
-/// A store in SQLite looks at each of its files before a commit while the directory is younger than
-/// a second, which no store stays.
+/// A store in SQLite looks at each of its files before a commit while its directory is younger than a
+/// second. Measurements begin after that.
 const STORE_SETTLES_AFTER: Duration = Duration::from_millis(1_100);
 
-/// Returns the median step of each candidate. They change places after each two steps, a reply and
+/// Returns the median step of each candidate. They change places after every two steps, a reply and
 /// its results: if one were always first with replies, it would be first with the longer ones.
 pub fn measure(
     candidates: &mut [&mut dyn BenchCandidate],

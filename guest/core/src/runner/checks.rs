@@ -30,7 +30,7 @@ pub(super) fn require_pin<'a>(
 pub(super) fn refused_error(loaded: &LoadedThread, advice: &str) -> Error {
     let thread = &loaded.thread.value;
     match &thread.next {
-        Some(next) => Error::not_tip(&thread.id, next),
+        Some(next) => Error::continued_by(&thread.id, next),
         None => ErrorKind::Refused {
             thread: thread.id.clone(),
             status: loaded.head.value.status.to_string(),
@@ -72,7 +72,7 @@ pub(super) fn check_may_start(
         }
         ThreadStatus::Suspended => {
             if let Some(cause) = find_reached_cap(&head, ceiling) {
-                return Err(Error::over_bound(cause));
+                return Err(Error::exceeded_by(cause));
             }
         }
         ThreadStatus::Running => return Err(busy_error(loaded)),
@@ -167,7 +167,7 @@ pub(super) fn check_deadline(deadline: UnixTime, moment: DecisionContext<'_>) ->
 pub(super) fn check_loop_token(loaded: &LoadedThread, token: u64) -> Result<(), Error> {
     let head = &loaded.head.value;
     if token != head.token {
-        return Err(Error::stale_token(token, head.token));
+        return Err(Error::fenced_by(token, head.token));
     }
     match head.status {
         ThreadStatus::Running if head.is_external_loop() => Ok(()),

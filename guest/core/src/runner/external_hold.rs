@@ -174,7 +174,7 @@ pub fn hold(
         return Err(refused_error(loaded, advice));
     }
     if let Some(cause) = find_reached_cap(head, moment.ceiling) {
-        return Err(Error::over_bound(cause));
+        return Err(Error::exceeded_by(cause));
     }
     let mut change = ThreadChange::new(loaded, moment);
     change.apply_reported_usage();
@@ -234,7 +234,7 @@ fn admit_external_hold(
     if let Err(refusal) = admit_money(change, amount) {
         let cause = money_held_cause(change, amount, refusal);
         let cause = cause.unwrap_or_else(|| money_refused_cause(change, refusal));
-        return Err(Error::over_bound(cause));
+        return Err(Error::exceeded_by(cause));
     }
     let basis = prices.and_then(|_| change.charge_basis(input, output, rate));
     let own = ExternalHold {

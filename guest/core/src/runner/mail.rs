@@ -28,7 +28,7 @@ pub(super) fn push_inbox_message(
     let value = json::to_text(message);
     let waiting: usize = change.mail.iter().map(InboxMessage::json_bytes).sum();
     if change.head.mail_count() >= MAIL_MAX || waiting + value.len() > MAIL_BYTES_MAX {
-        return Err(Error::over_bound(inbox_full_cause(
+        return Err(Error::exceeded_by(inbox_full_cause(
             &change.thread.id,
             waiting + value.len(),
         )));

@@ -154,7 +154,7 @@ fn check_may_have_successor(loaded: &LoadedThread) -> Result<(), Error> {
     if !loaded.is_tip() || thread.next.is_some() || head.status == ThreadStatus::Continued {
         return Err(match &thread.next {
             Some(_) => refused_error(loaded, ""),
-            None => Error::not_tip(&thread.id, &loaded.chain.value.tip),
+            None => Error::continued_by(&thread.id, &loaded.chain.value.tip),
         });
     }
     check_complete(loaded)?;
@@ -237,7 +237,7 @@ fn whole_base(tip: &LoadedThread, hashes: &[(u64, String)]) -> Result<Option<His
             tip.thread.value.id
         );
         let code = "base_parts_exceeded";
-        return Err(Error::over_bound(StatusCause::with_bound(
+        return Err(Error::exceeded_by(StatusCause::with_bound(
             "limit", code, message, parts, most,
         )));
     }

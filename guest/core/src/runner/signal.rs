@@ -301,7 +301,7 @@ fn raise_refused_error(change: &ThreadChange<'_>, spend: NanoUsd, refusal: Ledge
             );
             let (need, room) = (need.get(), room.get());
             let cause = StatusCause::with_bound("budget", "spend_exceeded", message, need, room);
-            Error::over_bound(cause.with_detail(CauseDetail {
+            Error::exceeded_by(cause.with_detail(CauseDetail {
                 failure: None,
                 account: Some(above.to_owned()),
             }))

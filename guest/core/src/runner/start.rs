@@ -338,7 +338,7 @@ pub(super) fn acquire_lease(
 ) -> Result<(), Error> {
     let was = change.head.status;
     if let Err(refusal) = change.start_drawing() {
-        return Err(Error::over_bound(money_refused_cause(change, refusal)));
+        return Err(Error::exceeded_by(money_refused_cause(change, refusal)));
     }
     let head = &mut change.head;
     if was != ThreadStatus::Suspended {

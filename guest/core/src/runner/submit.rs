@@ -149,7 +149,7 @@ fn find_pending_step<'a>(
 ) -> Result<Option<&'a PendingStep>, Error> {
     let head = &loaded.head.value;
     if submission.token != head.token {
-        return Err(Error::stale_token(submission.token, head.token));
+        return Err(Error::fenced_by(submission.token, head.token));
     }
     if let Some(pending) = head
         .step

@@ -100,7 +100,7 @@ pub fn create_link(
     } = link;
     let before = &tip.thread.value;
     if id::key(&tip.chain.value.tip) != id::key(&before.id) {
-        return Err(Error::not_tip(&before.id, &tip.chain.value.tip));
+        return Err(Error::continued_by(&before.id, &tip.chain.value.tip));
     }
     id::check_id("id", &id)?;
     let thread = ThreadRecord {
@@ -193,7 +193,7 @@ fn no_money_error(refusal: LedgerRefusal) -> Error {
         _ => (0, 0),
     };
     let message = refusal.to_string();
-    Error::over_bound(StatusCause::with_bound(
+    Error::exceeded_by(StatusCause::with_bound(
         "budget",
         "spend_exceeded",
         message,

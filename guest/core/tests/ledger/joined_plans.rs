@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use threadkeep_core::error::{Error, ErrorKind};
-use threadkeep_core::history::{CommitReason, Entry};
+use threadkeep_core::history::{CommitReason, Entry, provider_messages};
 use threadkeep_core::key;
 use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
@@ -113,10 +113,22 @@ fn join_pair(
     let joined = earlier.clone().join(later.clone());
     let joined = joined.map_err(|error| error.to_string())?;
     count_pair(&earlier, &later);
+    for plan in [&earlier, &later, &joined] {
+        check_messages(plan)?;
+    }
     check_joined(&before.store, &in_order, &joined)?;
     check_shown(&earlier, &later, &joined)?;
     check_guards(&before.store, &earlier, &joined)?;
     world.request(second)
+}
+
+/// The messages of a plan are those of its entry, which a driver is handed without reading it.
+fn check_messages(plan: &CommitPlan) -> Result<(), String> {
+    let expected = plan.entry.as_deref().map(provider_messages);
+    match plan.messages == expected.unwrap_or_default() {
+        true => Ok(()),
+        false => Err(format!("{:?} are not of {:?}", plan.messages, plan.entry)),
+    }
 }
 
 /// Returns the records of one store at the versions of another; 0 where that has none.
@@ -325,6 +337,7 @@ fn a_link_is_created_with_the_end_of_its_tip_and_two_entries_in_one_commit() {
         let plan = change.into_plan(CommitReason::Changed).unwrap();
         joined = joined.join(plan).unwrap();
     }
+    check_messages(&joined).unwrap();
     let ended_at = tip.head.value.version;
     let logged = joined.logged.clone().unwrap();
     assert_eq!((logged.position, &*logged.partition), (2, "link"));
