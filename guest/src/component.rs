@@ -139,8 +139,8 @@ fn call_for<T>(
 }
 
 /// Calls the service; `f` also converts the answer, and `thread` is the id that the call names, for
-/// the error. Not inlined, and without `map_err`: otherwise the generated code around it copies each
-/// field of the answer once more.
+/// the error. Not inlined, and without `map_err`: otherwise the generated code around it copies
+/// each field of the answer once more.
 #[inline(never)]
 fn call_with_errors<T>(
     thread: Option<&str>,

@@ -20,8 +20,8 @@ fn find_byte(
     rest.map(|place| passed + place)
 }
 
-/// Sets the highest bit of the lowest byte that equals `byte`. All other bits mean nothing: those of
-/// bytes above it, of bytes that are 128 or more, and the lower seven of each. A mask of
+/// Sets the highest bit of the lowest byte that equals `byte`. All other bits mean nothing: those
+/// of bytes above it, of bytes that are 128 or more, and the lower seven of each. A mask of
 /// `HIGH & !word` leaves the bits that count.
 #[inline(always)]
 const fn mark_byte(word: u64, byte: u8) -> u64 {

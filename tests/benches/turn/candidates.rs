@@ -170,8 +170,8 @@ pub fn compare(
     }
 }
 
-/// A store in SQLite looks at each of its files before a commit while its directory is younger than a
-/// second. Measurements begin after that.
+/// A store in SQLite looks at each of its files before a commit while its directory is younger than
+/// a second. Measurements begin after that.
 const STORE_SETTLES_AFTER: Duration = Duration::from_millis(1_100);
 
 /// Returns the median step of each candidate. They change places after every two steps, a reply and

@@ -1,5 +1,5 @@
-//! After a commit was cut, and beside other writers and readers, a store holds what was acknowledged,
-//! and SQLite by itself reads it.
+//! After a commit was cut, and beside other writers and readers, a store holds what was
+//! acknowledged, and SQLite by itself reads it.
 
 use std::path::Path;
 use std::process::Command;
@@ -253,5 +253,16 @@ pub(super) fn fill_disk_while_committing(path: &Path) {
             assert_eq!(read_by_stock_sqlite(path), number);
         }
     }
+    // A full disk has no room for what readers share, either.
+    fill_disk(&filler, 0);
+    let opened = SqliteStore::open(&dir(path), FILE, options());
+    let read = opened.and_then(|store| store.get(&[RecordKey::new("head", COUNT)]));
+    let refusal = read.unwrap_err().to_string();
+    assert!(
+        refusal.contains("the disk is full: free space"),
+        "{refusal}"
+    );
+    std::fs::remove_file(&filler).unwrap();
+    assert_eq!(get(&open(path), COUNT), Ok(Some(number.to_string())));
     println!("\nfull {rounds}");
 }

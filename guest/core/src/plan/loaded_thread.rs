@@ -6,8 +6,8 @@ use crate::ledger::Account;
 use crate::thread::{ChainRecord, FORMAT, Head, StateRecord, ThreadRecord};
 use std::rc::Rc;
 
-/// A record as it was read. All holders share one value; [`StoredRecord::value_mut`] copies it before
-/// a change.
+/// A record as it was read. All holders share one value; [`StoredRecord::value_mut`] copies it
+/// before a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord<T> {
     /// The store's version of it: the guard; 0 where there is none yet, and a plan creates it.

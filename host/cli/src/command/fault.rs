@@ -2,7 +2,9 @@
 //! exit code.
 
 use crate::answer::{CapKind, CapSource};
-use crate::contract::{CallError, CallRefusal, RefusalKind, RunLease, Thread, ThreadLimits};
+use crate::contract::{
+    CallError, CallRefusal, RefusalKind, RunLease, Thread, ThreadLimits, UnixTime,
+};
 use crate::exit::{CommandExit, CommandFault};
 use crate::threads::{HolderLife, ProjectThreads};
 
@@ -234,10 +236,21 @@ pub fn busy_hint(opened: &impl ProjectThreads, lease: &RunLease) -> String {
              {}`",
             lease.holder
         ),
-        HolderLife::Unknown => format!(
-            "wait for it; if its host is gone: `threadkeep recover --dead {}`",
-            lease.holder
+        HolderLife::Unknown => unknown_holder_hint(lease, opened.now()),
+    }
+}
+
+/// Advises what to do about a thread whose holder may be alive or not.
+fn unknown_holder_hint(lease: &RunLease, now: UnixTime) -> String {
+    let holder = &lease.holder;
+    match lease.expiry < now {
+        true => format!(
+            "its lease has ended, and nobody goes on with it: `threadkeep recover --dead {holder}` \
+             ends its run"
         ),
+        false => {
+            format!("wait for it; if its host is gone: `threadkeep recover --dead {holder}`")
+        }
     }
 }
 
@@ -276,5 +289,26 @@ pub fn busy(message: impl Into<String>) -> CommandFault {
     CommandFault {
         exit: CommandExit::Busy,
         ..CommandFault::new("busy", message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lease that has ended is not waited for: nothing ends it by itself.
+    #[test]
+    fn ended_lease_is_recovered_and_not_waited_for() {
+        let at = |seconds| UnixTime { seconds, nanos: 0 };
+        let lease = RunLease {
+            thread: "a".to_owned(),
+            holder: "p/1".to_owned(),
+            expiry: at(100),
+        };
+        for (now, waits) in [(99, true), (100, true), (101, false)] {
+            let hint = unknown_holder_hint(&lease, at(now));
+            assert_eq!(hint.contains("wait for it"), waits, "{hint}");
+            assert!(hint.contains("`threadkeep recover --dead p/1`"), "{hint}");
+        }
     }
 }

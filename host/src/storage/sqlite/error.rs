@@ -69,6 +69,13 @@ fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
     if extended == rusqlite::ffi::SQLITE_IOERR_CORRUPTFS {
         return StorageError::Corrupt { message };
     }
+    // The file that connections share is made by reads, too.
+    let is_full = code == ErrorCode::DiskFull || extended == rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
+    if is_full {
+        // The operator's disk, not the tenant's quota.
+        let message = format!("the disk is full: free space on it ({message})");
+        return StorageError::Unavailable { message };
+    }
     match code {
         ErrorCode::DatabaseBusy | ErrorCode::FileLockingProtocolFailed => {
             // Our writers queue at the lock file: only another program holds SQLite's own lock for
@@ -79,10 +86,6 @@ fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
             );
             StorageError::Unavailable { message }
         }
-        // The operator's disk, not the tenant's quota.
-        ErrorCode::DiskFull => StorageError::Unavailable {
-            message: format!("the disk is full: free space on it ({message})"),
-        },
         // The process bounds what SQLite may have, or the machine is short of it.
         ErrorCode::OutOfMemory => other_error(
             "out-of-memory",

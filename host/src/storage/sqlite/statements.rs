@@ -28,9 +28,9 @@ pub(super) const PARTITION_GET: &str = "SELECT id FROM partition WHERE log = ?1 
 pub(super) const PARTITION_DELETE: &str = "DELETE FROM partition WHERE id = ?1";
 /// Adds the first entry of a log that was just made. Parameters: id of the entry, value.
 pub(super) const ENTRY_FIRST: &str = "INSERT INTO entry (id, value) VALUES (?1, ?2)";
-/// The row id of the entry at a position, if there is one at the position before. A log has no gaps,
-/// so the position is the next one exactly when the entry before it exists and [`ENTRY_NEXT`] finds
-/// its own place free. Parameters: log, name, position.
+/// The row id of the entry at a position, if there is one at the position before. A log has no
+/// gaps, so the position is the next one exactly when the entry before it exists and [`ENTRY_NEXT`]
+/// finds its own place free. Parameters: log, name, position.
 pub(super) const ENTRY_ID: &str = "SELECT p.id << 32 | ?3 FROM partition AS p WHERE p.log = ?1 \
                                       AND p.name = ?2 AND EXISTS (SELECT 1 FROM entry WHERE id = \
                                       (p.id << 32 | (?3 - 1)))";
