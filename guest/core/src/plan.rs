@@ -415,17 +415,12 @@ impl<'a> ThreadChange<'a> {
         self.write_interrupted(&mut writes);
         self.write_own_records(&mut writes);
         writes.append(&mut self.extra);
-        let (entry, messages, logged) = match appended {
+        let (entry, logged) = match appended {
             Some(appended) => {
                 writes.push(appended.append);
-                let messages = self.messages.take().unwrap_or_default();
-                (
-                    Some(Rc::new(appended.entry)),
-                    messages,
-                    Some(appended.logged),
-                )
+                (Some(Rc::new(appended.entry)), Some(appended.logged))
             }
-            None => (None, Vec::new(), None),
+            None => (None, None),
         };
         let Self {
             thread,
@@ -434,6 +429,7 @@ impl<'a> ThreadChange<'a> {
             above,
             closing,
             created,
+            messages,
             ..
         } = self;
         let plan = Box::new(CommitPlan {
@@ -444,7 +440,7 @@ impl<'a> ThreadChange<'a> {
             chain,
             above,
             entry,
-            messages,
+            messages: messages.unwrap_or_default(),
             logged,
         });
         match created {
