@@ -119,9 +119,18 @@ fn escape(part: &str, key: &mut String) {
 }
 
 fn unescape(part: &str) -> String {
-    part.replace("\u{2}0", "\u{0}")
-        .replace("\u{2}1", "\u{1}")
-        .replace("\u{2}2", "\u{2}")
+    const ESCAPED: [(char, char); 3] = [('0', '\u{0}'), ('1', '\u{1}'), ('2', '\u{2}')];
+    let mut pieces = part.split('\u{2}');
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let mut escaped = ESCAPED.iter();
+        let found = escaped.find_map(|(digit, c)| Some((*c, piece.strip_prefix(*digit)?)));
+        // No key that was made here has another character after it.
+        let (c, rest) = found.unwrap_or(('\u{2}', piece));
+        text.push(c);
+        text.push_str(rest);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -132,10 +141,10 @@ mod tests {
     fn no_part_can_forge_a_separator() {
         assert_ne!(join(&["a\u{1}b", "c"]), join(&["a", "b\u{1}c"]));
         assert_ne!(join(&["a\u{2}1b"]), join(&["a\u{1}b"]));
-        assert_eq!(
-            last_part(&join(&["x", "a\u{1}\u{2}\u{0}b"])),
-            "a\u{1}\u{2}\u{0}b"
-        );
+        for part in ["a\u{1}\u{2}\u{0}b", "\u{2}0", "\u{2}\u{2}1", "\u{2}", ""] {
+            assert_eq!(last_part(&join(&["x", part])), part, "{part:?}");
+        }
+        assert_eq!(last_part("x\u{1}a\u{2}b\u{2}"), "a\u{2}b\u{2}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod key;
 pub mod ledger;
 pub mod limits;
 pub mod money;
+pub mod ordered_names;
 pub mod plan;
 pub mod runner;
 pub mod settings;

@@ -4,20 +4,30 @@
 //! behind what a floating-point number holds are not equal.
 
 use super::{JsonNumber, JsonObject, JsonValue};
-use std::collections::BTreeMap;
+use std::collections::BinaryHeap;
+use threadkeep_units::json_number::is_same_number;
 
 /// A field of an object.
 type FieldPair<'a> = (&'a str, &'a JsonValue<'a>);
 
-/// Returns the fields of an object by their names. A sort of the standard library would be far more
-/// code in the component.
+/// Returns the fields of an object by their names, with a heap: a sort of the standard library
+/// would be far more code in the component.
 fn sorted_fields<'a>(map: &'a JsonObject<'a>) -> Vec<FieldPair<'a>> {
-    let mut fields = BTreeMap::new();
-    for (place, (name, value)) in map.iter().enumerate() {
-        fields.insert((name, place), value);
+    let names = (0..).zip(&map.0).map(|(place, (name, _))| (&**name, place));
+    let names = BinaryHeap::from(names.collect::<Vec<(&str, usize)>>()).into_sorted_vec();
+    let fields = names.into_iter();
+    fields
+        .map(|(name, place)| (name, &map.0[place].1))
+        .collect()
+}
+
+impl JsonObject<'_> {
+    /// Returns the first of the names, in their order, that two fields have.
+    pub fn find_repeated_name(&self) -> Option<&str> {
+        let fields = sorted_fields(self);
+        let mut pairs = fields.iter().zip(fields.iter().skip(1));
+        pairs.find_map(|(one, next)| (one.0 == next.0).then_some(one.0))
     }
-    let fields = fields.into_iter();
-    fields.map(|((name, _), value)| (name, value)).collect()
 }
 
 impl JsonValue<'_> {
@@ -50,51 +60,7 @@ impl JsonNumber {
     /// Returns true if both have the same value. Numbers whose exponents no 64 bits hold are equal
     /// only if they are written alike.
     pub fn is_equal_to(&self, other: &Self) -> bool {
-        if self == other {
-            return true;
-        }
-        let (one, two) = (self.to_digits(), other.to_digits());
-        match (DecimalValue::parse(&one), DecimalValue::parse(&two)) {
-            (Some(one), Some(two)) => one == two,
-            _ => false,
-        }
-    }
-}
-
-/// The value of a number: its digits without zeros at either end, times a power of ten.
-#[derive(PartialEq, Eq)]
-struct DecimalValue {
-    negative: bool,
-    digits: String,
-    power: i128,
-}
-
-impl DecimalValue {
-    fn parse(number: &str) -> Option<Self> {
-        let (negative, number) = match number.strip_prefix('-') {
-            Some(number) => (true, number),
-            None => (false, number),
-        };
-        let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let all = format!("{whole}{fraction}");
-        let digits = all.trim_start_matches('0');
-        if digits.is_empty() {
-            let zero = Self {
-                negative: false,
-                digits: String::new(),
-                power: 0,
-            };
-            return Some(zero);
-        }
-        let shown = digits.trim_end_matches('0');
-        let exponent: i64 = exponent.parse().ok()?;
-        let zeros = (digits.len() - shown.len()) as i128;
-        Some(Self {
-            negative,
-            digits: shown.to_owned(),
-            power: i128::from(exponent) - fraction.len() as i128 + zeros,
-        })
+        self == other || is_same_number(&self.to_digits(), &other.to_digits())
     }
 }
 

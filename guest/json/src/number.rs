@@ -1,5 +1,7 @@
 //! Numbers that keep their digits.
 
+use threadkeep_units::json_number;
+
 /// A JSON number. It is written with the digits it was read with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonNumber(NumberDigits);
@@ -13,16 +15,13 @@ enum NumberDigits {
 }
 
 impl JsonNumber {
-    /// Parses a number; returns `None` if the text is no JSON number.
+    /// Parses a number as serde_json's parser gives it: in the grammar of JSON, an exponent with
+    /// `e` and a sign. Returns `None` if the text is none.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(whole) = parse_whole(text) {
             return Some(Self(NumberDigits::Whole(whole)));
         }
-        let number = text.parse::<serde_json::Number>().ok()?.to_string();
-        Some(match number.parse() {
-            Ok(whole) => Self(NumberDigits::Whole(whole)),
-            Err(_) => Self::from_valid_text(number),
-        })
+        json_number::is_json_number(text).then(|| Self::from_valid_text(text.to_owned()))
     }
 
     /// Makes a number of a text that is known to be one.
@@ -98,5 +97,8 @@ pub(super) fn write_u64(out: &mut String, mut whole: u64) {
             break;
         }
     }
-    out.push_str(str::from_utf8(&digits[first..]).expect("digits are ASCII"));
+    let Ok(digits) = str::from_utf8(&digits[first..]) else {
+        unreachable!("digits are ASCII");
+    };
+    out.push_str(digits);
 }

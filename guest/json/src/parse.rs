@@ -2,8 +2,9 @@
 
 use super::record::JsonError;
 use super::{JsonNumber, JsonObject, JsonValue};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 
 /// The field name under which serde_json gives a number that keeps its digits. An object that
@@ -16,18 +17,55 @@ pub const NUMBER_FIELD: &str = "$serde_json::private::Number";
 /// # Errors
 /// [`JsonError::Syntax`] if the text is not JSON.
 pub fn parse(text: &str) -> Result<JsonValue<'_>, JsonError> {
-    serde_json::from_str(text).map_err(|e| JsonError::Syntax(e.to_string()))
+    let mut parser = serde_json::Deserializer::from_str(text);
+    let is_refused = Cell::new(false);
+    let reader = ValueReader {
+        is_refused: &is_refused,
+    };
+    let parsed = reader.deserialize(&mut parser);
+    let tree = parsed.and_then(|tree| parser.end().map(|()| tree));
+    let tree = tree.map_err(|e| JsonError::Syntax(e.to_string()))?;
+    if is_refused.get() {
+        let problem = format!("the name {NUMBER_FIELD} is reserved, and its value is no number");
+        return Err(JsonError::Syntax(problem));
+    }
+    Ok(tree)
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for JsonValue<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
+/// Makes values of what the parser finds.
+#[derive(Clone, Copy)]
+struct ValueReader<'r> {
+    /// Set where the value is none of ours. An error of serde would do the same, and bring the code
+    /// that searches its text for a line and a column: 4,000 bytes of the component.
+    is_refused: &'r Cell<bool>,
+}
+
+impl ValueReader<'_> {
+    /// Notes that the text is refused, and returns a value that nobody will see.
+    fn refuse<'de>(self) -> JsonValue<'de> {
+        self.is_refused.set(true);
+        JsonValue::Null
+    }
+
+    /// Returns the number that serde_json gives as an object of one field, see [`NUMBER_FIELD`].
+    fn number_of<'de>(self, fields: &[(Cow<'de, str>, JsonValue<'de>)]) -> JsonValue<'de> {
+        let number = match fields {
+            [(_, JsonValue::String(digits))] => JsonNumber::parse(digits),
+            _ => None,
+        };
+        number.map_or_else(|| self.refuse(), JsonValue::Number)
     }
 }
 
-struct ValueVisitor;
+impl<'de> DeserializeSeed<'de> for ValueReader<'_> {
+    type Value = JsonValue<'de>;
 
-impl<'de> Visitor<'de> for ValueVisitor {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueReader<'_> {
     type Value = JsonValue<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,8 +94,8 @@ impl<'de> Visitor<'de> for ValueVisitor {
         clippy::disallowed_types,
         reason = "serde's trait names it; no number gets here"
     )]
-    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Self::Value, E> {
-        Err(E::custom("a number has lost its digits"))
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(self.refuse())
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
@@ -70,7 +108,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = access.next_element()? {
+        while let Some(item) = access.next_element_seed(self)? {
             items.push(item);
         }
         Ok(JsonValue::Array(items))
@@ -78,40 +116,15 @@ impl<'de> Visitor<'de> for ValueVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut fields = Vec::new();
-        while let Some(FieldName(name)) = access.next_key()? {
-            if fields.is_empty() && name == NUMBER_FIELD {
-                let RawDigits(digits) = access.next_value()?;
-                return match JsonNumber::parse(&digits) {
-                    Some(number) => Ok(JsonValue::Number(number)),
-                    None => Err(de::Error::custom("invalid number")),
-                };
-            }
-            fields.push((name, access.next_value()?));
+        while let Some(name) = access.next_key_seed(self)? {
+            let JsonValue::String(name) = name else {
+                return Ok(self.refuse());
+            };
+            fields.push((name, access.next_value_seed(self)?));
+        }
+        if fields.first().is_some_and(|(name, _)| name == NUMBER_FIELD) {
+            return Ok(self.number_of(&fields));
         }
         Ok(JsonValue::Object(JsonObject(fields)))
-    }
-}
-
-/// The name of a field.
-struct FieldName<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for FieldName<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_any(ValueVisitor)? {
-            JsonValue::String(name) => Ok(Self(name)),
-            _ => Err(de::Error::custom("a name must be a string")),
-        }
-    }
-}
-
-/// The digits of a number, as text.
-struct RawDigits(String);
-
-impl<'de> Deserialize<'de> for RawDigits {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_any(ValueVisitor)? {
-            JsonValue::String(digits) => Ok(Self(digits.into_owned())),
-            _ => Err(de::Error::custom("invalid number")),
-        }
     }
 }

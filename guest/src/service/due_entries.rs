@@ -5,12 +5,13 @@
 //! a wait whose time is over, a holder that is dead, an end that is to be passed on. So the new
 //! ones are a list of their own, which is read when the others are done.
 
-use super::store::{check_cursor, order_names};
+use super::store::check_cursor;
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, ScanPage};
-use std::collections::VecDeque;
+use std::vec;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::key;
+use threadkeep_core::ordered_names::OrderedNames;
 use threadkeep_core::plan::is_tree_entry;
 use threadkeep_core::thread::DUE_NEW;
 use threadkeep_core::time::UnixTime;
@@ -39,9 +40,9 @@ pub struct DueNames {
 /// start of those that were not read.
 #[derive(Debug)]
 struct UnreadDue {
-    due: VecDeque<String>,
+    due: vec::IntoIter<String>,
     due_from: Option<String>,
-    new: VecDeque<String>,
+    new: vec::IntoIter<String>,
     new_from: Option<String>,
 }
 
@@ -61,9 +62,9 @@ impl UnreadDue {
             return Err(CoreError::invalid("cursor", cursor, "is not one of this list").into());
         };
         Ok(Self {
-            due: VecDeque::new(),
+            due: Vec::new().into_iter(),
             due_from,
-            new: VecDeque::new(),
+            new: Vec::new().into_iter(),
             new_from: Some(new_from),
         })
     }
@@ -78,28 +79,29 @@ impl UnreadDue {
         }
     }
 
-    /// Takes what was read of the range, with the start of its rest.
+    /// Takes what was read of the range, with the start of its rest. All names of the list that is
+    /// read were told before.
     fn add(&mut self, names: Vec<String>, rest: Option<String>) {
         let first_new = first_new();
         match &self.due_from {
             Some(from) if *from >= first_new => {
-                self.due.extend(names);
+                self.due = names.into_iter();
                 self.due_from = rest;
             }
             Some(_) => {
                 let (new, due): (Vec<_>, Vec<_>) =
                     names.into_iter().partition(|name| *name >= first_new);
-                self.due.extend(due);
+                self.due = due.into_iter();
                 if rest.as_ref().is_some_and(|rest| *rest < first_new) {
                     self.due_from = rest;
                 } else {
-                    self.new.extend(new);
+                    self.new = new.into_iter();
                     self.new_from = rest;
                     self.due_from = Some(after_new());
                 }
             }
             None => {
-                self.new.extend(names);
+                self.new = names.into_iter();
                 self.new_from = rest;
             }
         }
@@ -107,18 +109,18 @@ impl UnreadDue {
 
     /// Returns the next name to be told.
     fn next_name(&mut self) -> Option<String> {
-        let due = self.due.pop_front();
+        let due = self.due.next();
         if due.is_some() || self.due_from.is_some() {
             return due;
         }
-        self.new.pop_front()
+        self.new.next()
     }
 
     fn into_cursor(mut self) -> Option<String> {
-        if let Some(due) = self.due.pop_front().or(self.due_from) {
+        if let Some(due) = self.due.next().or(self.due_from) {
             return Some(format!("{DUE_LIST}{due}"));
         }
-        let new = self.new.pop_front().or(self.new_from)?;
+        let new = self.new.next().or(self.new_from)?;
         Some(format!("{NEW_DUE_LIST}{new}"))
     }
 }
@@ -169,7 +171,7 @@ pub fn tree_names(page: ScanPage, tree: Option<&str>) -> Vec<String> {
     let own = own.filter(|item| tree.is_none_or(|tree| is_tree_entry(&item.value, tree)));
     let damaged = page.damaged.into_iter().map(|(name, _)| name);
     let named = damaged.filter(|name| !name.is_empty());
-    order_names(own.map(|item| item.name).chain(named).collect())
+    OrderedNames::new(own.map(|item| item.name).chain(named).collect()).into_vec()
 }
 
 /// Start of the entries of new threads.

@@ -3,9 +3,9 @@
 use super::resume::RunRequest;
 use super::{Error, ThreadService};
 use crate::ports::HostPorts;
-use std::collections::BTreeSet;
 use threadkeep_core::history::{AppendedEvent, Event, Message};
 use threadkeep_core::key;
+use threadkeep_core::ordered_names::OrderedNames;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{self, KnownMessage};
 
@@ -17,7 +17,7 @@ impl<P: HostPorts> ThreadService<P> {
         events: &[AppendedEvent],
     ) -> Result<Vec<KnownMessage>, Error> {
         let ids = events.iter().filter_map(|event| match event {
-            AppendedEvent::Event(Event::Message(message)) => message.id.as_deref(),
+            AppendedEvent::Event(Event::Message(message)) => message.id.clone(),
             _ => None,
         });
         self.find_messages(loaded, ids.collect())
@@ -35,7 +35,7 @@ impl<P: HostPorts> ThreadService<P> {
         let Some(message) = input else {
             return Ok(false);
         };
-        let ids = message.id.as_deref().into_iter().collect();
+        let ids = message.id.iter().cloned().collect();
         let known = self.find_messages(loaded, ids)?;
         Ok(runner::is_known_message("input", message, &known)?)
     }
@@ -56,10 +56,9 @@ impl<P: HostPorts> ThreadService<P> {
     fn find_messages(
         &self,
         loaded: &LoadedThread,
-        named: Vec<&str>,
+        named: Vec<String>,
     ) -> Result<Vec<KnownMessage>, Error> {
-        let mut ids = BTreeSet::new();
-        ids.extend(named);
+        let ids = OrderedNames::new(named).into_vec();
         if ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -73,7 +72,7 @@ impl<P: HostPorts> ThreadService<P> {
         let known = ids.iter().zip(&keys).filter_map(|(id, key)| {
             let item = items.iter().find(|item| item.name == *key)?;
             Some(KnownMessage {
-                id: (*id).to_owned(),
+                id: id.clone(),
                 digest: item.value.clone(),
             })
         });

@@ -5,13 +5,13 @@ use super::registry::loaded_from_plan;
 use super::remembered_records::find_once;
 use super::{Error, ErrorKind, ThreadService};
 use crate::ports::{HostPorts, RecordDamage, StorageError, StoredItem};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use threadkeep_core::error::{Error as CoreError, ErrorKind as CoreErrorKind};
 use threadkeep_core::history::Entry;
-use threadkeep_core::json::{self, FromJson};
+use threadkeep_core::json::{self, FromJson, JsonError};
 use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::ThreadCaps;
+use threadkeep_core::ordered_names::OrderedNames;
 use threadkeep_core::plan::{CommitPlan, DecisionContext, LoadedThread, StoredRecord};
 use threadkeep_core::runner::CommitDecision;
 use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord, find_contradiction};
@@ -80,13 +80,16 @@ impl NamePage {
 
 /// Parses a stored text as a record.
 pub fn parse_record<T: FromJson>(item: &StoredItem) -> Result<T, Error> {
-    json::read(&item.value).map_err(|e| {
-        let message = format!(
-            "the record {} {:?} cannot be read: {e}",
-            item.collection, item.name
-        );
-        CoreError::corrupt(message).into()
-    })
+    json::read(&item.value).map_err(|e| unreadable_record(item, &e))
+}
+
+#[inline(never)]
+fn unreadable_record(item: &StoredItem, problem: &JsonError) -> Error {
+    let message = format!(
+        "the record {} {:?} cannot be read: {problem}",
+        item.collection, item.name
+    );
+    CoreError::corrupt(message).into()
 }
 
 /// Refuses a cursor that no page of this range has returned.
@@ -172,12 +175,9 @@ fn corrupt_record(key: &str, what: &str) -> Error {
     CoreError::corrupt(format!("the record of the thread {key} {what}")).into()
 }
 
-/// Returns names of one collection in order. No name is there twice. The sorts of the standard
-/// library would be 17,000 bytes of the component.
-pub fn order_names(names: Vec<String>) -> Vec<String> {
-    let mut ordered = BTreeSet::new();
-    ordered.extend(names);
-    ordered.into_iter().collect()
+fn chain_pairs(roots: &OrderedNames) -> impl Iterator<Item = (&'static str, &str)> {
+    let roots = roots.as_slice().iter();
+    roots.map(|root| (key::CHAIN, root.as_str()))
 }
 
 fn not_found(thread: &str, nearest: Option<String>) -> Error {
@@ -311,25 +311,21 @@ impl<P: HostPorts> ThreadService<P> {
             self.known_place(key)
                 .map_or_else(|| (*key).clone(), |place| place.root.clone())
         };
-        let mut roots = BTreeSet::new();
-        roots.extend(valid.iter().map(root));
+        let roots = OrderedNames::new(valid.iter().map(root).collect());
         let threads = valid.iter().flat_map(|key| {
             // A thread that ends between two reads has its result by the second.
             [key::HEAD, key::THREAD].map(|collection| (collection, key.as_str()))
         });
-        let chains = roots.iter().map(|root| (key::CHAIN, root.as_str()));
+        let chains = chain_pairs(&roots);
         let pairs: Vec<(&str, &str)> = threads.chain(chains).collect();
         let mut items = Vec::new();
         let mut whole = self.read_possible(&pairs, &mut items)?;
-        let mut others = BTreeSet::new();
-        others.extend(valid.iter().filter_map(|key| {
+        let others = valid.iter().filter_map(|key| {
             let thread = find_thread_record(&items, key).ok()??;
             Some(id::key(&thread.value.chain)).filter(|root| !roots.contains(root))
-        }));
-        let pairs: Vec<(&str, &str)> = others
-            .iter()
-            .map(|root| (key::CHAIN, root.as_str()))
-            .collect();
+        });
+        let others = OrderedNames::new(others.collect());
+        let pairs: Vec<(&str, &str)> = chain_pairs(&others).collect();
         whole &= self.read_possible(&pairs, &mut items)?;
         let mut many = LoadedPage::default();
         for key in keys {
@@ -397,7 +393,7 @@ impl<P: HostPorts> ThreadService<P> {
             names.extend(Some(name).filter(|name| !name.is_empty()));
         }
         if !damaged.is_empty() {
-            names = order_names(names);
+            names = OrderedNames::new(names).into_vec();
             if reverse {
                 names.reverse();
             }

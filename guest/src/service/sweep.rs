@@ -7,7 +7,7 @@ use super::child_chains::{child_index, child_range};
 use super::store::{CONTENTION, DecisionOutcome};
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage, StorageError};
-use std::collections::BTreeSet;
+use threadkeep_core::ordered_names::OrderedNames;
 use threadkeep_core::plan::{LoadedThread, is_to_be_resumed};
 use threadkeep_core::runner;
 use threadkeep_core::thread::{EndIntent, ThreadRecord};
@@ -172,12 +172,11 @@ impl<P: HostPorts> ThreadService<P> {
         intent: EndIntent,
     ) -> Result<Vec<(String, RecordDamage)>, Error> {
         // An index that was forged may name them in a circle.
-        let mut known = BTreeSet::new();
-        known.extend(lost.iter().cloned());
+        let mut known = OrderedNames::new(lost.clone());
         let (mut unreadable, mut changed, mut read) = (Vec::new(), 0, 0);
         while let Some(parent) = lost.pop() {
             // Its records do not say which of the two indexes has its children.
-            let mut told = BTreeSet::new();
+            let mut told = OrderedNames::default();
             for name in [key::CHILD, "parent"] {
                 let (start, end) = child_range(&(name, parent.clone()));
                 let mut from = Some(start);
@@ -190,11 +189,10 @@ impl<P: HostPorts> ThreadService<P> {
                     let page =
                         self.scan_names(key::INDEX, (&start, &end), SWEEP_CHILDREN_MAX, false)?;
                     let keys = page.keys().into_iter();
-                    let keys: Vec<String> = keys.filter(|key| told.insert(key.clone())).collect();
+                    let keys: Vec<String> = keys.filter(|key| told.insert(key)).collect();
                     let found = self.propagate_to_each((&parent, &keys), (intent, None))?;
                     let below = lost_chains(&found.unreadable);
-                    let below: Vec<String> =
-                        below.filter(|key| known.insert(key.clone())).collect();
+                    let below: Vec<String> = below.filter(|key| known.insert(key)).collect();
                     changed += u32::from(found.changed || !below.is_empty());
                     lost.extend(below);
                     unreadable.extend(found.unreadable);
@@ -271,7 +269,7 @@ impl<'a> SweepCursor<'a> {
         let (told, from) = cursor.and_then(|cursor| cursor.split_once(' ')).unzip();
         let told = told.unwrap_or_default();
         Self {
-            same_intent: told.trim_end_matches(UNREACHED_MARK) == intent.as_str(),
+            same_intent: told.strip_suffix(UNREACHED_MARK).unwrap_or(told) == intent.as_str(),
             has_unreached: told.ends_with(UNREACHED_MARK),
             from,
         }

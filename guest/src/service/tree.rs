@@ -8,8 +8,9 @@ use super::child_chains::{ChildIndex, INDEX_PAGE_ENTRIES, child_index, child_ran
 use super::store::check_cursor;
 use super::{Error, ThreadService};
 use crate::ports::{HostPorts, NOT_A_CHILD, RecordDamage};
-use std::collections::{BTreeSet, VecDeque};
+use std::vec;
 use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::ordered_names::OrderedNames;
 use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::{id, key};
 
@@ -55,7 +56,7 @@ struct TreeLevel {
     index: ChildIndex,
     part: LevelPart,
     /// Children that were read.
-    read: VecDeque<FoundChild>,
+    read: vec::IntoIter<FoundChild>,
     /// Start of the part of the index that was not read.
     from: Option<String>,
 }
@@ -66,7 +67,7 @@ impl TreeLevel {
         Self {
             index,
             part: LevelPart::Whole,
-            read: VecDeque::new(),
+            read: Vec::new().into_iter(),
             from: Some(start),
         }
     }
@@ -183,7 +184,7 @@ impl<P: HostPorts> ThreadService<P> {
 
     /// Returns the next child of a level; reads at most `limit` more of them where none is left.
     fn next_child(&self, level: &mut TreeLevel, limit: usize) -> Result<Option<FoundChild>, Error> {
-        while level.read.is_empty() {
+        while level.read.len() == 0 {
             let Some(from) = level.from.take() else {
                 if level.part != LevelPart::First {
                     break;
@@ -205,22 +206,22 @@ impl<P: HostPorts> ThreadService<P> {
             // A foreign store may name what was not asked for.
             let tail = |name: &String| name.get(start.len()..).unwrap_or_default().to_owned();
             let tails = names.iter().map(tail);
-            level.read.extend(tails.zip(tips));
+            level.read = tails.zip(tips).collect::<Vec<FoundChild>>().into_iter();
             level.from = page.cursor;
         }
-        Ok(level.read.pop_front())
+        Ok(level.read.next())
     }
 
     /// Returns the keys of all that the index of children has under a chain.
-    fn indexed_children(&self, root: &str) -> Result<BTreeSet<String>, Error> {
+    fn indexed_children(&self, root: &str) -> Result<OrderedNames, Error> {
         let (start, end) = child_range(&(key::CHILD, root.to_owned()));
-        let (mut children, mut from) = (BTreeSet::new(), Some(start));
+        let (mut children, mut from) = (Vec::new(), Some(start));
         while let Some(start) = from.take() {
             let page = self.scan_names(key::INDEX, (&start, &end), INDEX_PAGE_ENTRIES, false)?;
             children.extend(page.keys());
             from = page.cursor;
         }
-        Ok(children)
+        Ok(OrderedNames::new(children))
     }
 
     /// Returns the path of a cursor, and the levels that are left to be visited.

@@ -13,13 +13,16 @@ pub const CANDIDATES_MAX: usize = 1_000;
 /// a third of the characters of `name` (at least one) inserted, removed, replaced or swapped with a
 /// neighbour. Upper and lower case are alike. Of several equally near ones it is the first.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    find_nearest(name, &mut candidates.into_iter())
+}
+
+fn find_nearest<'a>(name: &str, candidates: &mut dyn Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         return None;
     }
     let wanted = name.to_ascii_lowercase();
     let edits_max = (wanted.chars().count() / 3).max(1);
     candidates
-        .into_iter()
         .take(CANDIDATES_MAX)
         .filter(|candidate| !candidate.is_empty() && candidate.len() <= NAME_BYTES_MAX)
         .map(|candidate| {

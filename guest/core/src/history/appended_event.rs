@@ -85,7 +85,7 @@ pub fn parse_events(texts: &[String]) -> Result<Vec<AppendedEvent>, Error> {
     }
     check_append_bytes(texts.iter().map(String::len).sum())?;
     let place = |n| format!("events[{n}]");
-    (0..)
+    (0_usize..)
         .zip(texts)
         .map(|(n, text)| parse_event(&place(n), text))
         .collect()

@@ -91,7 +91,7 @@ pub fn append(
     let waits = !append.mail.is_empty();
     let mut change = ThreadChange::with_mail(loaded, append.mail, moment);
     let mut talk = AppendValidator::new(loaded, round)?;
-    for (n, given) in (0..).zip(append.events) {
+    for (n, given) in (0_usize..).zip(append.events) {
         match take_message_id(&mut change, &mut known, n, given)? {
             true => skipped += 1,
             false => talk.add_event(&mut change, n, given)?,

@@ -8,7 +8,7 @@ const THREAD_SCHEMA: &str = concat!(
 );
 
 /// Place of the default timeout, in seconds, in a schema.
-pub(super) const WAIT_SECONDS_MARK: &str = "{wait}";
+pub(super) const WAIT_SECONDS_MARK: char = '%';
 
 /// Name, description and schema of the arguments.
 pub(super) const TOOLS: [(&str, &str, &str); 11] = [
@@ -36,7 +36,7 @@ pub(super) const TOOLS: [(&str, &str, &str); 11] = [
             r#""items":{"type":"string"},"description":"Ids of 1 to 32 of your children; all of "#,
             r#"them, at most the newest 32, if you do not say."},"any":{"type":"boolean","#,
             r#""description":"Wait for the first of them only."},"timeout":{"type":"integer","#,
-            r#""description":"Seconds, {wait} if you do not say."}}}"#
+            r#""description":"Seconds, % if you do not say."}}}"#
         ),
     ),
     (

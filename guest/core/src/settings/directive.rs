@@ -268,14 +268,20 @@ fn parse_inputs(place: &str, value: Option<&JsonValue<'_>>) -> Result<Vec<InputS
 fn find_references(body: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut rest = body;
-    while let Some(at) = rest.find("${") {
-        let escaped = rest[..at].ends_with('$');
-        rest = &rest[at + 2..];
-        if let (false, Some(end)) = (escaped, rest.find('}')) {
-            names.push(&rest[..end]);
+    while let Some((before, after)) = split_reference(rest) {
+        if let (false, Some(end)) = (before.ends_with('$'), after.find('}')) {
+            names.push(&after[..end]);
         }
+        rest = after;
     }
     names
+}
+
+/// Returns what is before the first `${`, and what is after it. It looks for one character, because
+/// to search for two would be 2,000 bytes of the component.
+fn split_reference(text: &str) -> Option<(&str, &str)> {
+    let mut braces = text.match_indices('{');
+    braces.find_map(|(at, _)| Some((text[..at].strip_suffix('$')?, &text[at + 1..])))
 }
 
 /// Renders the prompt of a body with these inputs. Text is inserted as it is, other JSON as JSON, a
@@ -283,8 +289,7 @@ fn find_references(body: &str) -> Vec<&str> {
 pub fn render_prompt(body: &str, inputs: &JsonObject<'_>) -> String {
     let mut prompt = String::with_capacity(body.len());
     let mut rest = body;
-    while let Some(at) = rest.find("${") {
-        let (before, after) = (&rest[..at], &rest[at + 2..]);
+    while let Some((before, after)) = split_reference(rest) {
         match (before.strip_suffix('$'), after.find('}')) {
             (Some(before), _) => {
                 prompt.push_str(before);

@@ -169,12 +169,14 @@ impl StateEdits {
 
     /// Returns the calls whose scopes the edits change, with the place of each.
     pub fn named_calls(&self) -> impl Iterator<Item = (String, &str)> {
-        let patches = (0..)
+        let patches = (0_usize..)
             .zip(&self.patches)
             .filter_map(|(n, patch)| Some((format!("patches[{n}].call"), patch.call.as_deref()?)));
-        let operations = (0..).zip(&self.operations).filter_map(|(n, operation)| {
-            Some((format!("operations[{n}].call"), operation.call.as_deref()?))
-        });
+        let operations = (0_usize..)
+            .zip(&self.operations)
+            .filter_map(|(n, operation)| {
+                Some((format!("operations[{n}].call"), operation.call.as_deref()?))
+            });
         patches.chain(operations)
     }
 }

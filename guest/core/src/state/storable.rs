@@ -2,7 +2,6 @@
 //! nested too deep, and has no names that a reader would not give back.
 
 use crate::json::{JsonObject, JsonValue, NUMBER_FIELD};
-use std::collections::BTreeSet;
 
 /// Most bytes of a state document as JSON text: it is read and written whole by each change of it.
 pub const STATE_BYTES_MAX: usize = 256 << 10;
@@ -44,7 +43,6 @@ fn find_wrong_name(map: &JsonObject<'_>) -> Option<String> {
             "has a field {NUMBER_FIELD:?}, a name that is reserved"
         ));
     }
-    let mut names = BTreeSet::new();
-    let twice = map.keys().find(|name| !names.insert(*name))?;
+    let twice = map.find_repeated_name()?;
     Some(format!("has the field {twice:?} twice"))
 }

@@ -13,7 +13,6 @@
 
 use crate::id;
 use crate::json::record;
-use std::collections::BTreeMap;
 
 /// Most parts of a new base, so that the record of a thread that was resumed again and again stays
 /// small: it is read with every call.
@@ -64,16 +63,27 @@ impl HistoryBase {
     /// Returns the contradiction in a base of the thread `own`, if there is one.
     pub(super) fn find_contradiction(&self, own: &str) -> Option<&'static str> {
         let own = id::key(own);
-        let mut last_by_thread = BTreeMap::from([(own.clone(), self.length)]);
-        let mut carried = BTreeMap::new();
+        // Both in order: a record that somebody wrote into the store may have many parts.
+        let mut last_by_thread = vec![(own.clone(), self.length)];
+        let mut carried: Vec<(u64, u64)> = Vec::new();
         for part in &self.parts {
             if id::check_id("base", &part.thread).is_err() {
                 return Some("names a thread that is no id");
             }
             let thread = id::key(&part.thread);
-            let twice = thread != own && carried.insert(part.from, part.to).is_some();
-            let last = last_by_thread.entry(thread).or_default();
-            if twice || part.from <= *last || part.to < part.from {
+            if thread != own {
+                let place = carried.partition_point(|(from, _)| *from < part.from);
+                carried.insert(place, (part.from, part.to));
+            }
+            let place = last_by_thread.partition_point(|(key, _)| *key < thread);
+            if last_by_thread
+                .get(place)
+                .is_none_or(|(key, _)| *key != thread)
+            {
+                last_by_thread.insert(place, (thread, 0));
+            }
+            let (_, last) = &mut last_by_thread[place];
+            if part.from <= *last || part.to < part.from {
                 return Some("has parts that are not in order");
             }
             *last = part.to;

@@ -3,7 +3,7 @@
 
 use super::{ChainRecord, Head, ThreadRecord};
 use crate::id;
-use std::collections::BTreeSet;
+use crate::ordered_names::OrderedNames;
 
 /// Largest version, token, count or number in a record: one can be added, and two have a sum.
 const NUMBER_MAX: u64 = i64::MAX as u64;
@@ -25,10 +25,10 @@ pub fn find_contradiction(
         ));
     }
     let root = id::key(&thread.chain);
-    let mut above = BTreeSet::new();
-    above.extend(chain.above.iter().map(|chain| id::key(chain)));
+    let above = OrderedNames::new(chain.above.iter().map(|chain| id::key(chain)).collect());
     let parent = chain.parent.as_deref().map(id::key);
-    if parent.as_ref() == Some(&root) || above.contains(&root) || above.len() < chain.above.len() {
+    let twice = above.as_slice().len() < chain.above.len();
+    if parent.as_ref() == Some(&root) || above.contains(&root) || twice {
         return Some("is of a chain that is above itself".to_owned());
     }
     None

@@ -269,11 +269,12 @@ fn fence_text(text: &str, language: &str) -> String {
 /// carriage return, which Markdown takes for a line end too. Other ASCII control characters become
 /// their pictures, and other hidden characters their number.
 fn make_visible(text: &str) -> String {
-    let text = text.replace("\r\n", "\n");
     let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
         match c {
             '\n' | '\t' => shown.push(c),
+            '\r' if chars.peek() == Some(&'\n') => {}
             '\r' => shown.push('\n'),
             '\0'..='\u{1f}' => {
                 shown.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'));
