@@ -1,8 +1,8 @@
 //! Time, as a value that an embedder chooses: the system's clock, or one that stands still until it
 //! is moved.
 
-use parking_lot::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use threadkeep_storage::locks::Mutex;
 
 /// Seconds since the Unix epoch, negative before it, and nanoseconds within the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

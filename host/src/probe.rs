@@ -5,9 +5,9 @@ use crate::driver::ModelProviders;
 use crate::models::{
     CompletionRequest, ModelCompletion, ModelFailure, ReplyBlock, ReplyDelta, user_message,
 };
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use threadkeep_storage::locks::Mutex;
 
 /// The prompt. The answer does not matter.
 const QUESTION: &str = "Answer with the one word: ready";

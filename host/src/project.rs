@@ -35,11 +35,11 @@ use crate::storage::{StorageBackend, StorageError};
 use crate::tenant::Tenant;
 use crate::tools::{JoinedTools, ToolSet, files::FilesTools};
 use cap_std::fs::Dir;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use store::open_store;
+use threadkeep_storage::locks::Mutex;
 use threadkeep_units::project_layout::TWO_STORES;
 
 /// Reason why a project cannot be opened.

@@ -14,6 +14,7 @@ pub mod check;
 pub mod directory;
 pub mod files;
 mod growth;
+pub mod locks;
 pub mod memory;
 pub mod quota;
 mod record_map;

@@ -4,7 +4,7 @@
 //! applied without failing. It is the simplest implementation of the contract, and the other
 //! backends are compared with it.
 
-use parking_lot::RwLock;
+use crate::locks::RwLock;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::growth::{StoreContents, meets_conditions, plan_growth};

@@ -6,8 +6,8 @@
 //! add an entry to [`DIALECTS`].
 
 use crate::policy::ProviderAddress;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use threadkeep_storage::locks::Mutex;
 
 /// The name of the field that bounds the output of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -36,12 +36,12 @@ use super::{
     CompletionRequest, FailureKind, ModelCompletion, ModelFailure, OnDelta, ReplyBlock, ReplyDelta,
     Usage,
 };
-use parking_lot::Mutex;
 use script::{ReplyScript, ScriptChoice, ScriptedAnswer, ScriptedFailure, StreamPace};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
+use threadkeep_storage::locks::Mutex;
 
 /// Most conversations whose failed tries are counted at the same time. Beyond it all counts start
 /// again from zero, which only a test with that many failing conversations at once would notice.

@@ -4,13 +4,13 @@
 use super::CeilingRefusal;
 use crate::authority::{self, AuthorityError};
 use cap_std::fs::{Dir, OpenOptions};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fs::TryLockError;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use threadkeep_storage::locks::Mutex;
 
 /// Largest size of a book's file, which holds a few numbers.
 const BOOK_BYTES_MAX: u64 = 4 << 10;

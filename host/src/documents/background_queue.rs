@@ -6,9 +6,9 @@
 //! done by the thread's next change, or by `repair`.
 
 use super::{DocumentError, FAILURES_MAX};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use threadkeep_storage::locks::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;

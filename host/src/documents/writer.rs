@@ -7,9 +7,9 @@ use super::checkpoints::CheckpointWriter;
 use super::pacing::WorkPacing;
 use crate::driver::{CommitNotice, CommitObserver};
 use crate::thread_files::SaveOccasion;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
+use threadkeep_storage::locks::Mutex;
 use tokio::time::Instant;
 
 /// Least time between two refreshes of a thread whose run goes on: short for a person who reads

@@ -3,8 +3,8 @@
 use super::events::{RunEvent, ThreadCosts};
 use crate::tenant::Tenant;
 use crate::wit;
-use parking_lot::Mutex;
 use std::sync::Arc;
+use threadkeep_storage::locks::Mutex;
 
 /// A run that was in one thread and goes on in another.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,9 +17,9 @@ use crate::models::{BoxFuture, FailureKind};
 use crate::tenant::InnerCalls;
 use crate::wit::{self, llm};
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use threadkeep_storage::locks::Mutex;
 
 /// A run under one holder, performed by one call of the component's loop after another. Dropping it
 /// while a thread may have its lease leaves that to [`Driver::recover_lost`].

@@ -7,8 +7,8 @@
 
 use super::conversation::ThreadConversation;
 use crate::tenant::Tenant;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
+use threadkeep_storage::locks::Mutex;
 
 /// An entry by its version and hash, with which the messages of a conversation end.
 #[derive(Debug, Clone, PartialEq, Eq)]

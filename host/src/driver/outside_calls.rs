@@ -7,8 +7,8 @@ use crate::ceilings::{PendingSettlement, RunPermit, ToolCallOutcome};
 use crate::models::ReplyDelta;
 use crate::tools::{ToolRequest, ToolResult};
 use crate::wit;
-use parking_lot::Mutex;
 use std::time::Duration;
+use threadkeep_storage::locks::Mutex;
 
 /// Most bytes of a partial text that is kept: well under the component's own limit, even for long
 /// escapes.

@@ -17,9 +17,9 @@ use crate::models::{
 };
 use crate::wit::{self, llm, runner};
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use threadkeep_storage::locks::Mutex;
 
 /// Interval at which a step under way asks the component whether to go on.
 const POLL: Duration = Duration::from_secs(1);

@@ -9,12 +9,12 @@ use super::kept_conversations::KeptConversations;
 use super::{StopLevel, StopReceiver};
 use crate::authority::{HolderLock, HolderState};
 use crate::wit;
-use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use threadkeep_storage::locks::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Behaviour of a run whose thread already has a lease.

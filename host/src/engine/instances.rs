@@ -3,9 +3,9 @@
 use super::InstanceState;
 use crate::bindings::Threads;
 use crate::limits::EngineLimits;
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use threadkeep_storage::locks::Mutex;
 use wasmtime::Store;
 
 /// An instance of the component with its wasmtime store.

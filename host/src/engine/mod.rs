@@ -26,10 +26,10 @@ use crate::component::{
 };
 use crate::limits::EngineLimits;
 use crate::tools::files::FilePool;
-use parking_lot::Mutex;
 use pool::{CallPool, LentCall};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use threadkeep_storage::locks::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker};

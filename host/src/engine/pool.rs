@@ -22,9 +22,9 @@ use super::priority::{self, LentCallMarks};
 pub(crate) use super::queue::TenantLane;
 use super::queue::{CallClosure, CallQueue, CallTicket, PriorityClass, QueuedCall, StartedCall};
 use crate::limits::EngineLimits;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use threadkeep_storage::locks::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// Time after which an idle thread ends.

@@ -13,12 +13,12 @@ use super::view::{CommitIdentity, StoreView};
 use super::{EntryPlace, StoreFault};
 use crate::directory::FileDirectory;
 use crate::growth::{StoreContents, meets_conditions, plan_growth};
+use crate::locks::Mutex;
 use crate::whole_store::{ListedStore, LogName, logs_after};
 use crate::{
     CommitOp, CommitOutcome, LogEntry, PAGE_BYTES_MAX, RecordKey, RecordPage, StorageBackend,
     StorageError, StorageQuota, StoredRecord, check_commit, check_log,
 };
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -15,10 +15,10 @@ use crate::thread_files::{
 };
 use crate::wit;
 use crate::wit::runner::SignalKind;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use threadkeep_storage::locks::Mutex;
 use tokio::time::Instant;
 
 /// Least time between two saves of a thread whose run goes on.

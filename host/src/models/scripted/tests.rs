@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::models::{FailureKind, ReplyBlock, ReplyDelta, Usage};
-use parking_lot::Mutex;
 use std::time::Duration;
+use threadkeep_storage::locks::Mutex;
 
 fn request(messages: &[&str]) -> CompletionRequest {
     let message = |(n, text): (usize, &&str)| {

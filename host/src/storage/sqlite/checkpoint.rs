@@ -1,8 +1,8 @@
 //! Checkpoints of the write-ahead log, on a separate connection, off the path of commits.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use threadkeep_storage::locks::Mutex;
 
 use rusqlite::Connection;
 

@@ -1,9 +1,9 @@
 //! Opens connections of three kinds, with the settings that each needs, and begins their snapshots.
 
-use parking_lot::Mutex;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use threadkeep_storage::locks::Mutex;
 
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;

@@ -11,10 +11,10 @@
 //!
 //! Only Linux has `/proc/self/fd`: elsewhere it is [`super::other_systems`].
 
-use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
+use threadkeep_storage::locks::Mutex;
 
 use cap_std::fs::{Dir, Metadata};
 

@@ -4,12 +4,12 @@
 //! with one name. The openings of one store in this process queue in memory first, so that only one
 //! waits at the file, and one thread is enough to wait for it, however many openings come and fail.
 
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use threadkeep_storage::locks::{Condvar, Mutex};
 
 use super::super::StorageError;
 use super::files::{StoreFiles, unavailable_error};

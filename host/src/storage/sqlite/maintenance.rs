@@ -3,11 +3,11 @@
 //! It is started by the first request and ends with its owner. A store that is opened by itself has
 //! its own; those of [`super::stores::StorePool`] share one.
 
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
+use threadkeep_storage::locks::{Condvar, Mutex};
 
 use super::checkpoint::WriteAheadLog;
 

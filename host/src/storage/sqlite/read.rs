@@ -1,8 +1,8 @@
 //! Reads, in place on the caller's thread: a pool of read connections, and the three queries of the
 //! store.
 
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
+use threadkeep_storage::locks::{Condvar, Mutex};
 
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 

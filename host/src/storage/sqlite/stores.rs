@@ -13,10 +13,10 @@
 //! list of all. A thread that holds the list, or another store's state, never waits for a store's
 //! state.
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use threadkeep_storage::locks::{Condvar, Mutex, MutexGuard};
 
 use cap_std::fs::Dir;
 

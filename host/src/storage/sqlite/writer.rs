@@ -5,9 +5,9 @@
 //! has queued up joins the transaction that is being written, until its COMMIT begins. No caller
 //! waits for a timer.
 
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use threadkeep_storage::locks::{Condvar, Mutex};
 
 use rusqlite::Connection;
 

@@ -3,12 +3,12 @@
 //! A disk or a mount may answer late or never. The runtime's blocking threads are needed for work
 //! that must not wait (documents, usage logs, name resolution), so file calls use none of them.
 
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+use threadkeep_storage::locks::{Condvar, Mutex};
 
 /// Most threads of a pool, and so most calls that read files at the same time; further calls wait
 /// for a thread. A disk serves a few at once well, and hundreds of runs must not have a thread
