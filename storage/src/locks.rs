@@ -2,11 +2,12 @@
 //!
 //! One of `parking_lot` that is taken is waited for by giving the core away a few times. On a
 //! machine whose cores are busy it is given to a call of the lowest priority, which keeps it for
-//! milliseconds: the calls of a tenant would wait for those of another that computes without end.
-//! Who sleeps is woken by whoever gives the lock back, and takes the core from such a call at once.
+//! milliseconds: the calls of a tenant would wait for those of another that computes without end. A
+//! thread that sleeps is woken by the one that had the lock, and the system takes the core from a
+//! call of the lowest priority for it at once.
 //!
-//! A panic does not poison a lock: what it protects is changed in one piece, or read from the disk
-//! again.
+//! A panic does not poison a lock, as with `parking_lot`: nobody panics between two changes that
+//! belong together.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{self, PoisonError, TryLockError, WaitTimeoutResult};
@@ -90,12 +91,12 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Gives the lock back until it is woken.
+    /// Gives the lock back until it is woken, or for no reason: the caller looks whether it has what
+    /// it waits for, and waits again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        if let Some(held) = guard.0.take() {
-            let held = self.0.wait(held).unwrap_or_else(PoisonError::into_inner);
-            guard.0 = Some(held);
-        }
+        let held = guard.0.take().expect("nobody sees a guard that waits");
+        let held = self.0.wait(held).unwrap_or_else(PoisonError::into_inner);
+        guard.0 = Some(held);
     }
 
     /// The same for at most a time; the answer tells whether it has passed.
@@ -114,9 +115,9 @@ impl Condvar {
         mut condition: impl FnMut(&mut T) -> bool,
         most: Duration,
     ) {
-        let deadline = Instant::now() + most;
+        let began = Instant::now();
         while condition(guard) {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = most.saturating_sub(began.elapsed());
             if left.is_zero() {
                 return;
             }
@@ -193,6 +194,9 @@ mod tests {
                 own.1.notify_all();
             }
         });
+        pair.1
+            .wait_while_for(&mut count, |count| *count < 2, Duration::MAX);
+        assert!(*count >= 2);
         pair.1.wait_while(&mut count, |count| *count < 3);
         assert_eq!(*count, 3);
         other.join().unwrap();

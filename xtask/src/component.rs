@@ -19,11 +19,12 @@ pub const PROFILE: &str = "component";
 
 /// Most bytes of the component (DESIGN.md, section 2.4). A larger one is not written.
 const SIZE_MAX: usize = 1_000_000;
-/// Most bytes of it as a gzip file, which is what a page or a package transfers (there, too).
+/// Most bytes of it as a gzip file, which is what a page or a package transfers (DESIGN.md, section
+/// 2.4).
 const GZIP_SIZE_MAX: usize = 350_000;
 
 /// Flags that each module is compiled and linked with.
-const FLAGS: [&str; 6] = [
+const FLAGS: [&str; 7] = [
     // SHA-256 is several times faster with vectors, and every engine with components has them.
     "-Ctarget-feature=+simd128",
     // Otherwise the linker pads each number that it fills in to five bytes: a twelfth of the file.
@@ -32,14 +33,16 @@ const FLAGS: [&str; 6] = [
     // pointers and values beside them costs code here and gains nothing there.
     "-Cllvm-args=-disable-lsr",
     "-Cllvm-args=-disable-licm-promotion",
-    // What a function costs where it is inlined, and a jump where it is repeated, as WebAssembly
-    // has it: the defaults (5 and 6) are those of machine code. Both were found by trying.
+    "-Cllvm-args=-licm-mssa-optimization-cap=0",
+    // What a function costs where it is inlined, and a jump where it is repeated. The defaults (5 and
+    // 6) are those of machine code; of the values that were tried, 5 to 20, these make the smallest.
     "-Cllvm-args=-inline-instr-cost=8",
     "-Cllvm-args=-jump-threading-threshold=10",
 ];
 
 /// Flags that the component alone is linked with. Its data lie above its stack of 512 KiB, so that
-/// an address is a byte shorter than above the usual 1 MiB.
+/// an address is a byte shorter than above the usual 1 MiB. What nests deepest is JSON, 128 levels,
+/// and the tests of states patch a document of nearly as many; a stack that is used up is a trap.
 const COMPONENT_FLAGS: [&str; 1] = ["-Clink-arg=-zstack-size=524288"];
 
 /// Builds the component, or with `--names FILE` one with names.
@@ -58,7 +61,13 @@ pub fn build() -> Result<()> {
     let component = component.context("the component's sections cannot be read")?;
     let imports = check_imports(&component)?;
     let zipped = gzip_bytes(&component)?;
-    check_size(component.len(), zipped)?;
+    if let Err(error) = check_size(component.len(), zipped) {
+        // What another compiler makes of it is nobody's mistake, and works as well.
+        if is_own_compiler() {
+            return Err(error);
+        }
+        eprintln!("warning: {error}: this compiler is not the one that the bounds are for");
+    }
     let path = paths::component()?;
     let state = if write_if_changed(&path, &component)? {
         "written"
@@ -78,11 +87,18 @@ pub fn build() -> Result<()> {
 /// for its bytes, and writes it to a file. No program embeds it.
 fn write_named(file: &Path) -> Result<()> {
     let mut cargo = module_command(PACKAGE, setup::WASM_TARGET, &[])?;
-    cargo.args(["--", "-Cstrip=debuginfo"]);
+    cargo.arg("-Cstrip=debuginfo");
     let module = run_build(cargo, PACKAGE, setup::WASM_TARGET)?;
     write_if_changed(file, &wrap_module(&module)?)?;
     println!("component with names: {}", file.display());
     Ok(())
+}
+
+/// Tells whether the compiler has the version that the project is checked with.
+fn is_own_compiler() -> bool {
+    let version = process::output(process::program("rustc").arg("--version"));
+    let own = concat!("rustc ", env!("CARGO_PKG_RUST_VERSION"), ".");
+    version.is_none_or(|version| version.starts_with(own))
 }
 
 fn check_size(bytes: usize, zipped: usize) -> Result<()> {
@@ -125,8 +141,10 @@ fn module_command(package: &str, target: &str, features: &[&str]) -> Result<Comm
     for feature in features {
         cargo.args(["--features", feature]);
     }
+    // What is added to the command from here on are flags of the crate itself.
+    cargo.arg("--");
     if package == PACKAGE {
-        cargo.arg("--").args(COMPONENT_FLAGS);
+        cargo.args(COMPONENT_FLAGS);
     }
     cargo.env_remove("RUSTFLAGS").env(
         "CARGO_ENCODED_RUSTFLAGS",

@@ -125,7 +125,7 @@ fn unescape(part: &str) -> String {
     for piece in pieces {
         let mut escaped = ESCAPED.iter();
         let found = escaped.find_map(|(digit, c)| Some((*c, piece.strip_prefix(*digit)?)));
-        // No key that was made here has another character after it.
+        // Another character follows the mark only in a key that was not made here: both are kept.
         let (c, rest) = found.unwrap_or(('\u{2}', piece));
         text.push(c);
         text.push_str(rest);

@@ -15,8 +15,8 @@ impl OrderedNames {
         Self(names)
     }
 
-    /// Adds a name; returns false if it is there already. It moves all names after it: not for more
-    /// than ten thousand.
+    /// Adds a name; returns false if it is there already. The names after it are moved, so each
+    /// insertion takes the longer the more there are: a caller has ten thousand at most.
     pub fn insert(&mut self, name: &str) -> bool {
         let place = self.find_place(name);
         if let Err(place) = place {

@@ -15,13 +15,12 @@ enum NumberDigits {
 }
 
 impl JsonNumber {
-    /// Parses a number as serde_json's parser gives it: in the grammar of JSON, an exponent with
-    /// `e` and a sign. Returns `None` if the text is none.
+    /// Parses a number; returns `None` if the text is no JSON number.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(whole) = parse_whole(text) {
             return Some(Self(NumberDigits::Whole(whole)));
         }
-        json_number::is_json_number(text).then(|| Self::from_valid_text(text.to_owned()))
+        json_number::normalize_number(text).map(Self::from_valid_text)
     }
 
     /// Makes a number of a text that is known to be one.

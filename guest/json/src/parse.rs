@@ -26,7 +26,8 @@ pub fn parse(text: &str) -> Result<JsonValue<'_>, JsonError> {
     let tree = parsed.and_then(|tree| parser.end().map(|()| tree));
     let tree = tree.map_err(|e| JsonError::Syntax(e.to_string()))?;
     if is_refused.get() {
-        let problem = format!("the name {NUMBER_FIELD} is reserved, and its value is no number");
+        let problem =
+            format!("the name {NUMBER_FIELD} is reserved for a number, as its only field");
         return Err(JsonError::Syntax(problem));
     }
     Ok(tree)
@@ -35,8 +36,8 @@ pub fn parse(text: &str) -> Result<JsonValue<'_>, JsonError> {
 /// Makes values of what the parser finds.
 #[derive(Clone, Copy)]
 struct ValueReader<'r> {
-    /// Set where the value is none of ours. An error of serde would do the same, and bring the code
-    /// that searches its text for a line and a column: 4,000 bytes of the component.
+    /// Set where a value is refused. An error of serde would do as well, and bring the code that
+    /// searches its sentence for a line and a column: 4,000 bytes of the component.
     is_refused: &'r Cell<bool>,
 }
 
@@ -48,7 +49,7 @@ impl ValueReader<'_> {
     }
 
     /// Returns the number that serde_json gives as an object of one field, see [`NUMBER_FIELD`].
-    fn number_of<'de>(self, fields: &[(Cow<'de, str>, JsonValue<'de>)]) -> JsonValue<'de> {
+    fn read_number<'de>(self, fields: &[(Cow<'de, str>, JsonValue<'de>)]) -> JsonValue<'de> {
         let number = match fields {
             [(_, JsonValue::String(digits))] => JsonNumber::parse(digits),
             _ => None,
@@ -123,7 +124,7 @@ impl<'de> Visitor<'de> for ValueReader<'_> {
             fields.push((name, access.next_value_seed(self)?));
         }
         if fields.first().is_some_and(|(name, _)| name == NUMBER_FIELD) {
-            return Ok(self.number_of(&fields));
+            return Ok(self.read_number(&fields));
         }
         Ok(JsonValue::Object(JsonObject(fields)))
     }

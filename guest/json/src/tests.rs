@@ -31,6 +31,8 @@ fn agrees_with_serde_json() {
         r#"{"é\"":true}"#,
         r#"{"$serde_json::private::Number":"1.50"}"#,
         r#"[{"$serde_json::private::Number":"1}]"}]"#,
+        r#"{"$serde_json::private::Number":"1e5"}"#,
+        r#"{"$serde_json::private::Number":"1E-05"}"#,
         r#"{"$serde_json::private::Number":1}"#,
         r#"{"$serde_json::private::Number":"1","b":2}"#,
         "",

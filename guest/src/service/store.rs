@@ -83,6 +83,8 @@ pub fn parse_record<T: FromJson>(item: &StoredItem) -> Result<T, Error> {
     json::read(&item.value).map_err(|e| unreadable_record(item, &e))
 }
 
+/// Returns the error of a record that cannot be parsed. Out of line, because each type of record has
+/// a parser of its own.
 #[inline(never)]
 fn unreadable_record(item: &StoredItem, problem: &JsonError) -> Error {
     let message = format!(
@@ -175,6 +177,7 @@ fn corrupt_record(key: &str, what: &str) -> Error {
     CoreError::corrupt(format!("the record of the thread {key} {what}")).into()
 }
 
+/// Returns the collection and key of the chain records under these roots.
 fn chain_pairs(roots: &OrderedNames) -> impl Iterator<Item = (&'static str, &str)> {
     let roots = roots.as_slice().iter();
     roots.map(|root| (key::CHAIN, root.as_str()))

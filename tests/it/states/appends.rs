@@ -162,6 +162,7 @@ fn what_could_not_be_read_again_is_refused() {
     };
     for value in [
         r#"{"a":1,"a":2}"#.to_owned(),
+        r#"{"a":1,"b":0,"a":2}"#.to_owned(),
         r#"{"$serde_json::private::Number":"x","b":1}"#.to_owned(),
         deep(110),
         deep(200),

@@ -241,6 +241,14 @@ mod tests {
         assert!(said.contains("interrupted") && said.contains("keeps the wait open"));
     }
 
+    #[test]
+    fn the_schema_of_a_wait_alone_has_the_place_of_the_timeout() {
+        for (name, _, schema) in TOOLS {
+            let places = schema.matches(WAIT_SECONDS_MARK).count();
+            assert_eq!(places, usize::from(name == "wait_threads"), "{name}");
+        }
+    }
+
     /// Name, arguments and the refused field.
     const CALLS: [(&str, &str, Option<&str>); 26] = [
         ("spawn_thread", r#"{"directive":"d"}"#, None),

@@ -7,7 +7,7 @@ const THREAD_SCHEMA: &str = concat!(
     r#""required":["thread"]}"#
 );
 
-/// Place of the default timeout, in seconds, in a schema.
+/// Place of the default timeout, in seconds, in the schema of `wait_threads`. No other has one.
 pub(super) const WAIT_SECONDS_MARK: char = '%';
 
 /// Name, description and schema of the arguments.

@@ -331,7 +331,7 @@ mod tests {
             r#"{"inputs": {"topic": {"required": true}, "n": {"default": 3}, "note": null}}"#;
         let d = parse_directive(
             front,
-            "On ${inputs.topic}, ${inputs.n} times. ${inputs.note}$${x} $",
+            "On {${inputs.topic}}, ${inputs.n} times. ${inputs.note}$${x} $",
         )
         .unwrap();
         let inputs = d
@@ -339,7 +339,7 @@ mod tests {
             .unwrap();
         assert_eq!(
             render_prompt(&d.body, &inputs),
-            "On a ${inputs.n} 🙂, 3 times. ${x} $"
+            "On {a ${inputs.n} 🙂}, 3 times. ${x} $"
         );
     }
 

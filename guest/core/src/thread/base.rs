@@ -18,6 +18,10 @@ use crate::json::record;
 /// small: it is read with every call.
 pub const BASE_PARTS_MAX: usize = 64;
 
+/// Most parts of a base that is read: far more than any program writes. A record in a store that
+/// somebody else writes may have as many as its bytes hold.
+const BASE_PARTS_READ_MAX: usize = 1_024;
+
 /// Part of a thread's record, fixed at its birth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryBase {
@@ -63,7 +67,10 @@ impl HistoryBase {
     /// Returns the contradiction in a base of the thread `own`, if there is one.
     pub(super) fn find_contradiction(&self, own: &str) -> Option<&'static str> {
         let own = id::key(own);
-        // Both in order: a record that somebody wrote into the store may have many parts.
+        if self.parts.len() > BASE_PARTS_READ_MAX {
+            return Some("has more parts than any program writes");
+        }
+        // Both are kept in order.
         let mut last_by_thread = vec![(own.clone(), self.length)];
         let mut carried: Vec<(u64, u64)> = Vec::new();
         for part in &self.parts {
@@ -136,6 +143,7 @@ mod tests {
             (base(9, &[("b", 7, 9), ("a", 5, 7)]), false),
             (base(7, &[("own", 7, 8), ("a", 5, 7)]), false),
             (base(7, &[("../a", 1, 7)]), false),
+            (base(7, &[("a", 1, 7), ("b", 1, 7)]), false),
         ] {
             let found = base.find_contradiction("own");
             assert_eq!(found.is_none(), expected, "{base:?}: {found:?}");
