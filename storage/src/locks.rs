@@ -91,8 +91,8 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Gives the lock back until it is woken, or for no reason: the caller looks whether it has what
-    /// it waits for, and waits again.
+    /// Gives the lock back until it is woken. It may be woken for no reason, so the caller looks
+    /// whether it has what it waits for, and waits again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let held = guard.0.take().expect("nobody sees a guard that waits");
         let held = self.0.wait(held).unwrap_or_else(PoisonError::into_inner);

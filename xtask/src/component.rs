@@ -34,8 +34,9 @@ const FLAGS: [&str; 7] = [
     "-Cllvm-args=-disable-lsr",
     "-Cllvm-args=-disable-licm-promotion",
     "-Cllvm-args=-licm-mssa-optimization-cap=0",
-    // What a function costs where it is inlined, and a jump where it is repeated. The defaults (5 and
-    // 6) are those of machine code; of the values that were tried, 5 to 20, these make the smallest.
+    // What a function costs where it is inlined, and a jump where it is repeated. The defaults (5
+    // and 6) are those of machine code; of the values that were tried, 5 to 20, these make the
+    // smallest component.
     "-Cllvm-args=-inline-instr-cost=8",
     "-Cllvm-args=-jump-threading-threshold=10",
 ];

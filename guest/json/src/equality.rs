@@ -57,8 +57,8 @@ impl JsonValue<'_> {
 }
 
 impl JsonNumber {
-    /// Returns true if both have the same value. Numbers that are not zero and whose exponents no 64
-    /// bits hold are equal only if they are written alike.
+    /// Returns true if both have the same value. Numbers that are not zero and whose exponents no
+    /// 64 bits hold are equal only if they are written alike.
     pub fn is_equal_to(&self, other: &Self) -> bool {
         self == other || is_same_number(&self.to_digits(), &other.to_digits())
     }

@@ -83,8 +83,8 @@ pub fn parse_record<T: FromJson>(item: &StoredItem) -> Result<T, Error> {
     json::read(&item.value).map_err(|e| unreadable_record(item, &e))
 }
 
-/// Returns the error of a record that cannot be parsed. Out of line, because each type of record has
-/// a parser of its own.
+/// Returns the error of a record that cannot be parsed. Out of line, because each type of record
+/// has a parser of its own.
 #[inline(never)]
 fn unreadable_record(item: &StoredItem, problem: &JsonError) -> Error {
     let message = format!(
