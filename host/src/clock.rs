@@ -2,7 +2,7 @@
 //! is moved.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 /// Seconds since the Unix epoch, negative before it, and nanoseconds within the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -77,14 +77,14 @@ impl HostClock for SystemClock {
 /// A clock that stands still until the caller moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock {
-    now: Mutex<ClockTime>,
+    now: SleepingMutex<ClockTime>,
 }
 
 impl ManualClock {
     /// A clock that stands at this time.
     pub fn new(now: ClockTime) -> Self {
         Self {
-            now: Mutex::new(now),
+            now: SleepingMutex::new(now),
         }
     }
 

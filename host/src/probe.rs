@@ -7,7 +7,7 @@ use crate::models::{
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 /// The prompt. The answer does not matter.
 const QUESTION: &str = "Answer with the one word: ready";
@@ -63,7 +63,7 @@ pub async fn probe_model(
     let mut refused = Vec::new();
     loop {
         let begun = Instant::now();
-        let first = Mutex::new(None);
+        let first = SleepingMutex::new(None);
         let on_delta = |delta: ReplyDelta| {
             if !matches!(delta, ReplyDelta::Received(_)) {
                 let mut first = first.lock();

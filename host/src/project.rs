@@ -39,7 +39,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use store::open_store;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 use threadkeep_units::project_layout::TWO_STORES;
 
 /// Reason why a project cannot be opened.
@@ -216,7 +216,7 @@ impl OpenProject {
         let models = Arc::new(ProjectModels {
             library: Arc::clone(&library),
             script,
-            cache: Mutex::default(),
+            cache: SleepingMutex::default(),
         });
         let (threads, lock) = place.unzip();
         let lock = lock.flatten();
@@ -352,7 +352,7 @@ const MODELS_KEPT_MAX: usize = 10_000;
 struct ProjectModels {
     library: Arc<GrantedLibrary>,
     script: Option<Arc<dyn ModelProvider>>,
-    cache: Mutex<ProviderCache>,
+    cache: SleepingMutex<ProviderCache>,
 }
 
 /// Providers made so far in this process.
@@ -518,7 +518,7 @@ mod tests {
                 EnvironmentSnapshot::default(),
             )),
             script: None,
-            cache: Mutex::default(),
+            cache: SleepingMutex::default(),
         };
         let failed = |model| models.provider(model).err().map(|failure| failure.code);
         assert_eq!(failed("other"), Some("unknown_model".to_owned()));

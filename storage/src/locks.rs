@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 
 /// A lock that one thread has at a time.
 #[derive(Debug, Default)]
-pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
+pub struct SleepingMutex<T: ?Sized>(sync::Mutex<T>);
 
-/// The lock of a [`Mutex`], until it is dropped.
+/// The lock of a [`SleepingMutex`], until it is dropped.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T: ?Sized>(
-    /// Nothing only while a [`Condvar`] waits.
+    /// Nothing only while a [`SleepingCondvar`] waits.
     Option<sync::MutexGuard<'a, T>>,
 );
 
-impl<T> Mutex<T> {
+impl<T> SleepingMutex<T> {
     /// Makes a lock of a value.
     pub const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
@@ -36,7 +36,7 @@ impl<T> Mutex<T> {
     }
 }
 
-impl<T: ?Sized> Mutex<T> {
+impl<T: ?Sized> SleepingMutex<T> {
     /// Waits for the lock.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
@@ -71,11 +71,11 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// Lets threads wait for a change of what a [`Mutex`] protects.
+/// Lets threads wait for a change of what a [`SleepingMutex`] protects.
 #[derive(Debug, Default)]
-pub struct Condvar(sync::Condvar);
+pub struct SleepingCondvar(sync::Condvar);
 
-impl Condvar {
+impl SleepingCondvar {
     /// Makes one that nobody waits for.
     pub const fn new() -> Self {
         Self(sync::Condvar::new())
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_panic_does_not_poison() {
-        let (lock, shared) = (Arc::new(Mutex::new(1)), Arc::new(RwLock::new(1)));
+        let (lock, shared) = (Arc::new(SleepingMutex::new(1)), Arc::new(RwLock::new(1)));
         let (own, own_shared) = (Arc::clone(&lock), Arc::clone(&shared));
         let panicked = std::thread::spawn(move || {
             let (_held, _written) = (own.lock(), own_shared.write());
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_lock_is_had_once_and_given_back_while_its_thread_waits() {
-        let pair = Arc::new((Mutex::new(0), Condvar::new()));
+        let pair = Arc::new((SleepingMutex::new(0), SleepingCondvar::new()));
         let held = pair.0.lock();
         assert!(pair.0.try_lock().is_none());
         drop(held);

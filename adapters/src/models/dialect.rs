@@ -7,7 +7,7 @@
 
 use crate::policy::ProviderAddress;
 use std::collections::BTreeMap;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 /// The name of the field that bounds the output of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,7 +204,7 @@ impl ServerDialect {
 pub struct LearnedDialect {
     first: ServerDialect,
     /// By model, at most [`MODELS_MAX`].
-    learned: Mutex<BTreeMap<String, LearnedSettings>>,
+    learned: SleepingMutex<BTreeMap<String, LearnedSettings>>,
 }
 
 /// Most models of one provider for which refusals are remembered.
@@ -241,7 +241,7 @@ impl LearnedDialect {
     pub fn new(first: ServerDialect) -> Self {
         Self {
             first,
-            learned: Mutex::default(),
+            learned: SleepingMutex::default(),
         }
     }
 

@@ -41,7 +41,7 @@ use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 /// Most conversations whose failed tries are counted at the same time. Beyond it all counts start
 /// again from zero, which only a test with that many failing conversations at once would notice.
@@ -85,7 +85,7 @@ pub enum ScriptError {
 pub struct ScriptedModel {
     script: ReplyScript,
     /// Number of failed tries by hash of the conversation.
-    tries: Mutex<HashMap<[u8; 32], u64>>,
+    tries: SleepingMutex<HashMap<[u8; 32], u64>>,
 }
 
 impl ScriptedModel {
@@ -93,7 +93,7 @@ impl ScriptedModel {
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         Ok(Self {
             script: ReplyScript::parse(text)?,
-            tries: Mutex::default(),
+            tries: SleepingMutex::default(),
         })
     }
 

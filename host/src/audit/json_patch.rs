@@ -143,7 +143,8 @@ fn remove(target: &mut Value, path: &[String]) -> Option<Value> {
 fn is_same(one: &Value, two: &Value) -> bool {
     match (one, two) {
         (Value::Number(one), Value::Number(two)) => {
-            one == two || decimal(&one.to_string()) == decimal(&two.to_string())
+            let decimals = (decimal(&one.to_string()), decimal(&two.to_string()));
+            one == two || matches!(decimals, (Some(one), Some(two)) if one == two)
         }
         (Value::Array(one), Value::Array(two)) => {
             one.len() == two.len() && one.iter().zip(two).all(|(one, two)| is_same(one, two))
@@ -158,7 +159,8 @@ fn is_same(one: &Value, two: &Value) -> bool {
     }
 }
 
-/// Returns the sign, the digits without zeros at either end, and the power of ten of the last.
+/// Returns the sign, the digits without zeros at either end, and the power of ten of the last;
+/// `None` if no 64 bits hold the exponent.
 fn decimal(number: &str) -> Option<(bool, String, i128)> {
     let lower = number.to_ascii_lowercase();
     let (mantissa, exponent) = lower.split_once('e').unwrap_or((&lower, "0"));
@@ -173,4 +175,34 @@ fn decimal(number: &str) -> Option<(bool, String, i128)> {
     let exponent: i64 = exponent.parse().ok()?;
     let power = i128::from(exponent) - fraction as i128 + zeros as i128;
     Some((lower.starts_with('-'), kept.to_owned(), power))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: the auditor found a state of two numbers changed that nobody had touched. Cause: it
+    /// took all numbers whose exponents no 64 bits hold for equal.
+    #[test]
+    fn numbers_are_equal_by_value_as_the_component_has_it() {
+        for (one, two, expected) in [
+            ("1.0", "1e0", true),
+            ("0.1", "0.10000000000000000001", false),
+            ("1e+999999999999999999999", "1e+999999999999999999999", true),
+            (
+                "1e+999999999999999999999",
+                "2e+999999999999999999999",
+                false,
+            ),
+            (
+                "10e+999999999999999999998",
+                "1e+999999999999999999999",
+                false,
+            ),
+            ("0e+999999999999999999999", "0", true),
+        ] {
+            let number = |text| serde_json::from_str::<Value>(text).expect("a number");
+            assert_eq!(is_same(&number(one), &number(two)), expected, "{one} {two}");
+        }
+    }
 }

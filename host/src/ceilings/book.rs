@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 /// Largest size of a book's file, which holds a few numbers.
 const BOOK_BYTES_MAX: u64 = 4 << 10;
@@ -109,12 +109,12 @@ pub trait UsageBook: Send + Sync {
 /// A book that ends with the process. [`UsageBook::read_totals`] is the snapshot from which a later
 /// process may continue.
 #[derive(Debug, Default)]
-pub struct InMemoryBook(Mutex<UsageTotals>);
+pub struct InMemoryBook(SleepingMutex<UsageTotals>);
 
 impl InMemoryBook {
     /// A book that continues from totals used before.
     pub fn from_totals(used: UsageTotals) -> Self {
-        Self(Mutex::new(used))
+        Self(SleepingMutex::new(used))
     }
 }
 

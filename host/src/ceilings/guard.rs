@@ -11,7 +11,7 @@ use crate::policy::Policy;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 use threadkeep_units::money::NanoUsd;
 use threadkeep_units::price::TokenPrices;
 use tokio::runtime::Handle;
@@ -25,7 +25,7 @@ pub struct CeilingGuard {
     book: Box<dyn UsageBook>,
     /// Permit for changing a book that blocks: other changes wait here without occupying a thread.
     writer: Arc<Semaphore>,
-    rate: Option<Mutex<RateBucket>>,
+    rate: Option<SleepingMutex<RateBucket>>,
     runs: Option<Arc<Semaphore>>,
     clock: Arc<dyn HostClock>,
 }
@@ -73,7 +73,7 @@ impl CeilingGuard {
     pub fn with_book(policy: Policy, clock: Arc<dyn HostClock>, book: Box<dyn UsageBook>) -> Self {
         let per_minute = policy.ceilings.calls_per_minute_max;
         Self {
-            rate: per_minute.map(|most| Mutex::new(RateBucket::new(most, clock.now()))),
+            rate: per_minute.map(|most| SleepingMutex::new(RateBucket::new(most, clock.now()))),
             built_in: ModelTable::built_in(EnvironmentSnapshot::default()).ok(),
             runs: policy.ceilings.runs_max.map(run_semaphore),
             policy,

@@ -8,7 +8,7 @@
 use super::{DocumentError, FAILURES_MAX};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -98,7 +98,7 @@ impl Drop for BackgroundQueue {
 
 #[derive(Default)]
 struct SharedQueue {
-    state: Mutex<RefreshQueue>,
+    state: SleepingMutex<RefreshQueue>,
     /// Wakes the background task.
     wake: Notify,
     /// Changes after each refresh and at the end.
@@ -289,7 +289,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     struct RefreshLog {
-        done: Mutex<Vec<String>>,
+        done: SleepingMutex<Vec<String>>,
         gate: Semaphore,
     }
 
@@ -303,7 +303,7 @@ mod tests {
     /// and fail or panic by name.
     fn test_writer() -> (BackgroundQueue, Arc<RefreshLog>) {
         let log = Arc::new(RefreshLog {
-            done: Mutex::default(),
+            done: SleepingMutex::default(),
             gate: Semaphore::new(0),
         });
         let own = Arc::clone(&log);

@@ -9,7 +9,7 @@ use crate::driver::{CommitNotice, CommitObserver};
 use crate::thread_files::SaveOccasion;
 use std::sync::Arc;
 use std::time::Duration;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 use tokio::time::Instant;
 
 /// Least time between two refreshes of a thread whose run goes on: short for a person who reads
@@ -20,7 +20,7 @@ const REFRESH_GAP: Duration = Duration::from_millis(200);
 /// Writes documents in the background. If it is dropped, what was queued is still written.
 pub struct DocumentWriter {
     refreshes: BackgroundQueue,
-    pacing: Arc<Mutex<WorkPacing>>,
+    pacing: Arc<SleepingMutex<WorkPacing>>,
     checkpoints: CheckpointWriter,
 }
 
@@ -33,7 +33,7 @@ impl DocumentWriter {
     /// Outside a tokio runtime.
     pub fn new(documents: ThreadDocuments) -> Self {
         let checkpoints = CheckpointWriter::new(documents.clone());
-        let pacing = Arc::new(Mutex::new(WorkPacing::new(REFRESH_GAP)));
+        let pacing = Arc::new(SleepingMutex::new(WorkPacing::new(REFRESH_GAP)));
         let begun = Arc::clone(&pacing);
         let refreshes = BackgroundQueue::spawn(move |thread| {
             let documents = documents.clone();

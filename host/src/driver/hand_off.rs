@@ -4,7 +4,7 @@ use super::events::{RunEvent, ThreadCosts};
 use crate::tenant::Tenant;
 use crate::wit;
 use std::sync::Arc;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 /// A run that was in one thread and goes on in another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) struct ThreadHandOff {
 /// The runs of a tree that went on in another thread, in order, until the tree takes note. Outside
 /// of a tree nobody would, so nothing is kept.
 #[derive(Clone, Default)]
-pub(super) struct HandOffLog(Option<Arc<Mutex<Vec<ThreadHandOff>>>>);
+pub(super) struct HandOffLog(Option<Arc<SleepingMutex<Vec<ThreadHandOff>>>>);
 
 impl HandOffLog {
     /// The log of a tree.

@@ -19,7 +19,7 @@ use crate::wit::{self, llm};
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 /// A run under one holder, performed by one call of the component's loop after another. Dropping it
 /// while a thread may have its lease leaves that to [`Driver::recover_lost`].
@@ -120,7 +120,7 @@ impl InnerRun {
         let calls = PermittedCalls {
             run: self,
             top: thread,
-            changed: Mutex::new(BTreeSet::from([thread.to_owned()])),
+            changed: SleepingMutex::new(BTreeSet::from([thread.to_owned()])),
         };
         let holder = (self.holder(), self.holder());
         let called = self
@@ -150,7 +150,7 @@ struct PermittedCalls<'a> {
     /// The thread that was asked for: events of others are those of children.
     top: &'a str,
     /// The threads that have made calls.
-    changed: Mutex<BTreeSet<String>>,
+    changed: SleepingMutex<BTreeSet<String>>,
 }
 
 impl PermittedCalls<'_> {
@@ -183,7 +183,7 @@ impl PermittedCalls<'_> {
         conversation
             .complete_request(&driver.tenant, name, request)
             .await;
-        let partial = Mutex::new(String::new());
+        let partial = SleepingMutex::new(String::new());
         let on_delta = |delta| {
             if let Some(event) = delta_event(delta, &partial) {
                 sink.emit(event);

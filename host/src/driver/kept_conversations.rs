@@ -8,7 +8,7 @@
 use super::conversation::ThreadConversation;
 use crate::tenant::Tenant;
 use std::collections::VecDeque;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 /// An entry by its version and hash, with which the messages of a conversation end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ struct KeptConversation {
 
 /// The conversations of the threads that were run last, as many as fit. The default keeps none.
 #[derive(Default)]
-pub(super) struct KeptConversations(Mutex<KeptQueue>);
+pub(super) struct KeptConversations(SleepingMutex<KeptQueue>);
 
 #[derive(Default)]
 struct KeptQueue {

@@ -8,7 +8,7 @@ use crate::models::ReplyDelta;
 use crate::tools::{ToolRequest, ToolResult};
 use crate::wit;
 use std::time::Duration;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 /// Most bytes of a partial text that is kept: well under the component's own limit, even for long
 /// escapes.
@@ -72,7 +72,7 @@ fn outcome_state(interrupted: bool, result: &ToolResult) -> &'static str {
 
 /// Turns a delta into an event; text is also appended to the partial, from the beginning and
 /// without gaps.
-pub(super) fn delta_event(delta: ReplyDelta, partial: &Mutex<String>) -> Option<RunEvent> {
+pub(super) fn delta_event(delta: ReplyDelta, partial: &SleepingMutex<String>) -> Option<RunEvent> {
     Some(match delta {
         ReplyDelta::Text(text) => {
             let mut kept = partial.lock();
@@ -94,7 +94,7 @@ pub(super) fn delta_event(delta: ReplyDelta, partial: &Mutex<String>) -> Option<
     })
 }
 
-pub(super) fn partial_text(partial: &Mutex<String>) -> String {
+pub(super) fn partial_text(partial: &SleepingMutex<String>) -> String {
     let kept = partial.lock();
     let mut end = kept.len().min(PARTIAL_BYTES_MAX);
     while !kept.is_char_boundary(end) {

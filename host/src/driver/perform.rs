@@ -19,7 +19,7 @@ use crate::wit::{self, llm, runner};
 use futures_util::future::join_all;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 /// Interval at which a step under way asks the component whether to go on.
 const POLL: Duration = Duration::from_secs(1);
@@ -83,7 +83,7 @@ impl PollSchedule {
 
     /// Advances the poll counter; returns the partial text to persist, or an empty string if none
     /// is due or nothing new arrived.
-    fn next_partial(&mut self, partial: &Mutex<String>) -> String {
+    fn next_partial(&mut self, partial: &SleepingMutex<String>) -> String {
         self.count += 1;
         self.gap = (self.gap * 2).min(self.gap_max);
         if !self.count.is_multiple_of(POLLS_PER_PARTIAL) {
@@ -289,7 +289,7 @@ impl Run<'_> {
         };
         conversation.complete_request(tenant, name, asked).await;
         let request = &self.conversation.request;
-        let partial = Mutex::new(String::new());
+        let partial = SleepingMutex::new(String::new());
         let phase = step_phase(step);
         if let Some((tokens, window)) = phase.hand_off {
             self.sink.emit(RunEvent::HandingOff {
@@ -342,7 +342,7 @@ impl Run<'_> {
         let calls = step.calls.iter();
         let round = calls.map(|call| perform_tool_call(self.driver, passed, call, left));
         let round = join_all(round);
-        let partial = Mutex::default();
+        let partial = SleepingMutex::default();
         match self
             .perform_with_polls(round, StopLevel::Now, &partial, POLL)
             .await
@@ -372,7 +372,7 @@ impl Run<'_> {
             .until
             .map_or(Duration::ZERO, |until| self.time_until(until));
         self.report_money_wait(step.version, left).await;
-        let (wait, partial) = (tokio::time::sleep(left), Mutex::default());
+        let (wait, partial) = (tokio::time::sleep(left), SleepingMutex::default());
         let waited = self.perform_with_polls(wait, StopLevel::Cancel, &partial, POLL_WAIT_MAX);
         match waited.await {
             Ok(()) => Ok(runner::Outcome::Waited),
@@ -415,7 +415,7 @@ impl Run<'_> {
         &self,
         work: impl Future<Output = T>,
         level: StopLevel,
-        partial: &Mutex<String>,
+        partial: &SleepingMutex<String>,
         gap_max: Duration,
     ) -> Result<T, StepInterruption> {
         let mut work = std::pin::pin!(work);
@@ -444,7 +444,7 @@ impl Run<'_> {
     async fn poll_progress(
         &self,
         asking: &mut PollSchedule,
-        partial: &Mutex<String>,
+        partial: &SleepingMutex<String>,
     ) -> Option<String> {
         tokio::time::sleep(asking.gap).await;
         let text = Some(asking.next_partial(partial)).filter(|text| !text.is_empty());

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Behaviour of a run whose thread already has a lease.
@@ -44,8 +44,8 @@ const POLL_LAST: Duration = Duration::from_secs(1);
 pub(crate) struct DriverShared {
     nonce: Box<str>,
     runs: AtomicU64,
-    queues: Mutex<HashMap<String, ThreadQueue>>,
-    lost: Mutex<VecDeque<LostRun>>,
+    queues: SleepingMutex<HashMap<String, ThreadQueue>>,
+    lost: SleepingMutex<VecDeque<LostRun>>,
     pub(super) kept: KeptConversations,
     /// The lock file of the process, kept as long as there is a driver or a run: it shows that the
     /// holders live.
@@ -81,8 +81,8 @@ impl DriverShared {
         Arc::new(Self {
             nonce,
             runs: AtomicU64::new(0),
-            queues: Mutex::default(),
-            lost: Mutex::default(),
+            queues: SleepingMutex::default(),
+            lost: SleepingMutex::default(),
             kept: KeptConversations::default(),
             lock,
         })

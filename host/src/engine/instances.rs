@@ -5,7 +5,7 @@ use crate::bindings::Threads;
 use crate::limits::EngineLimits;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 use wasmtime::Store;
 
 /// An instance of the component with its wasmtime store.
@@ -32,7 +32,7 @@ impl ComponentInstance {
 #[derive(Default)]
 pub(crate) struct TenantInstances {
     /// Ordered by last use, the most recent last.
-    warm: Mutex<Vec<ComponentInstance>>,
+    warm: SleepingMutex<Vec<ComponentInstance>>,
     memory_bytes: AtomicUsize,
 }
 

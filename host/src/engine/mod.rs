@@ -29,7 +29,7 @@ use crate::tools::files::FilePool;
 use pool::{CallPool, LentCall};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker};
@@ -121,7 +121,7 @@ struct EngineShared {
     pool: CallPool,
     files: FilePool,
     inner_runs: Arc<Semaphore>,
-    tenants: Mutex<Vec<Weak<TenantInstances>>>,
+    tenants: SleepingMutex<Vec<Weak<TenantInstances>>>,
 }
 
 impl Engine {
@@ -156,7 +156,7 @@ impl Engine {
             pool: CallPool::new(&limits),
             files: FilePool::new(),
             inner_runs: Arc::new(Semaphore::new(INNER_RUNS_MAX)),
-            tenants: Mutex::default(),
+            tenants: SleepingMutex::default(),
         });
         start_ticker(&shared, std::thread::Builder::new())?;
         Ok(Self { shared, pre })
@@ -417,7 +417,7 @@ mod tests {
             pool: CallPool::new(&limits),
             files: FilePool::new(),
             inner_runs: Arc::new(Semaphore::new(INNER_RUNS_MAX)),
-            tenants: Mutex::default(),
+            tenants: SleepingMutex::default(),
         });
         let refused = start_ticker(
             &shared,

@@ -24,7 +24,7 @@ use super::queue::{CallClosure, CallQueue, CallTicket, PriorityClass, QueuedCall
 use crate::limits::EngineLimits;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadkeep_storage::locks::{Condvar, Mutex, MutexGuard};
+use threadkeep_storage::locks::{MutexGuard, SleepingCondvar, SleepingMutex};
 use tokio::sync::oneshot;
 
 /// Time after which an idle thread ends.
@@ -59,9 +59,9 @@ pub(crate) struct CallPool {
 }
 
 struct PoolInner {
-    queue: Mutex<CallQueue>,
-    ready: Condvar,
-    low_ready: Condvar,
+    queue: SleepingMutex<CallQueue>,
+    ready: SleepingCondvar,
+    low_ready: SleepingCondvar,
     limits: EngineLimits,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum LentCall<T, F> {
     GivenBack(F),
 }
 
-struct AnswerSlot<T>(Mutex<Option<oneshot::Sender<Result<T, NoAnswer>>>>);
+struct AnswerSlot<T>(SleepingMutex<Option<oneshot::Sender<Result<T, NoAnswer>>>>);
 
 impl<T> AnswerSlot<T> {
     fn send_answer(&self, answer: Result<T, NoAnswer>) {
@@ -95,9 +95,9 @@ impl CallPool {
     pub(crate) fn new(limits: &EngineLimits) -> Self {
         Self {
             inner: Arc::new(PoolInner {
-                queue: Mutex::new(CallQueue::new(limits)),
-                ready: Condvar::new(),
-                low_ready: Condvar::new(),
+                queue: SleepingMutex::new(CallQueue::new(limits)),
+                ready: SleepingCondvar::new(),
+                low_ready: SleepingCondvar::new(),
                 limits: *limits,
             }),
         }
@@ -115,7 +115,7 @@ impl CallPool {
         call: impl FnOnce(Instant) -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
         let (caller, answered) = oneshot::channel();
-        let slot = Arc::new(AnswerSlot(Mutex::new(Some(caller))));
+        let slot = Arc::new(AnswerSlot(SleepingMutex::new(Some(caller))));
         let deadline = Instant::now() + self.inner.limits.wall_time_max;
         let accepted = QueuedCall {
             lane,

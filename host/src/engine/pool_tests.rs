@@ -82,7 +82,7 @@ async fn lanes_are_served_round_robin() {
     let pool = CallPool::new(&one);
     let (greedy, modest) = (pool.add_lane(), pool.add_lane());
     let gate = Arc::new(Barrier::new(2));
-    let order = Arc::new(Mutex::new(Vec::new()));
+    let order = Arc::new(SleepingMutex::new(Vec::new()));
     let call = |lane, name: &'static str| {
         let order = Arc::clone(&order);
         pool.run_call(lane, move |_| order.lock().push(name))
@@ -339,7 +339,10 @@ async fn low_class_backlog_leaves_places_for_others() {
     };
     let pool = CallPool::new(&few);
     let (bad, worse, good) = (pool.add_lane(), pool.add_lane(), pool.add_lane());
-    let (over, began) = (Arc::new(Mutex::new(())), Arc::new(AtomicUsize::new(0)));
+    let (over, began) = (
+        Arc::new(SleepingMutex::new(())),
+        Arc::new(AtomicUsize::new(0)),
+    );
     let held = over.lock();
     for lane in [bad, worse] {
         pool.inner.queue.lock().lower_lane(lane, Instant::now());

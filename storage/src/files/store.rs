@@ -13,7 +13,7 @@ use super::view::{CommitIdentity, StoreView};
 use super::{EntryPlace, StoreFault};
 use crate::directory::FileDirectory;
 use crate::growth::{StoreContents, meets_conditions, plan_growth};
-use crate::locks::Mutex;
+use crate::locks::SleepingMutex;
 use crate::whole_store::{ListedStore, LogName, logs_after};
 use crate::{
     CommitOp, CommitOutcome, LogEntry, PAGE_BYTES_MAX, RecordKey, RecordPage, StorageBackend,
@@ -59,7 +59,7 @@ pub struct FilesStore {
     directory: Box<dyn FileDirectory>,
     options: FilesOptions,
     protocol: StoreProtocol,
-    state: Mutex<StoreState>,
+    state: SleepingMutex<StoreState>,
 }
 
 impl std::fmt::Debug for FilesStore {
@@ -76,7 +76,7 @@ struct StoreState {
     /// Number of files that this opening has written: part of their writers' names.
     written: u64,
     /// Indexes of segments that were read lately, by first commit.
-    indexes: Mutex<BTreeMap<u64, Arc<SegmentIndex>>>,
+    indexes: SleepingMutex<BTreeMap<u64, Arc<SegmentIndex>>>,
     /// The last failure of packing, which no commit waits for.
     packing_failure: Option<String>,
 }
@@ -122,10 +122,10 @@ impl FilesStore {
             directory,
             options,
             protocol,
-            state: Mutex::new(StoreState {
+            state: SleepingMutex::new(StoreState {
                 view,
                 written: 0,
-                indexes: Mutex::default(),
+                indexes: SleepingMutex::default(),
                 packing_failure: None,
             }),
         })

@@ -196,6 +196,32 @@ fn what_could_not_be_read_again_is_refused() {
     host.state(Some(host.version()));
 }
 
+/// Symptom: a note was acknowledged, and then its thread could not be read by anybody. Cause: its
+/// body was nested as deep as a parser takes, and the entry has levels of its own around it. Kind:
+/// JSON of a caller within an entry.
+#[test]
+fn what_is_nested_too_deep_within_an_entry_is_refused() {
+    let host = StateWorld::new();
+    let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let note = |levels: usize| ChangeTexts {
+        events: vec![format!(
+            r#"{{"type":"note","name":"n","body":{}}}"#,
+            deep(levels)
+        )],
+        ..ChangeTexts::default()
+    };
+    for levels in [102, 125, 126, 200] {
+        let refused = host.append(&note(levels)).unwrap_err();
+        assert_eq!(code(&refused), "invalid", "{levels}");
+    }
+    host.append(&note(100)).unwrap();
+    let entries = host.world.service.entries(&host.thread, 0, None, 100);
+    assert!(!entries.unwrap().1.is_empty());
+    let about = |levels: usize| format!(r#"{{"a":{}}}"#, deep(levels));
+    assert!(threadkeep_core::runner::parse_about(&about(98)).is_ok());
+    assert!(threadkeep_core::runner::parse_about(&about(126)).is_err());
+}
+
 /// Symptom: `test` of `1.0` against `1` fails. Cause: numbers keep their digits, and were compared
 /// by them. Fix: they are compared by their value, on the digits. Kind: equality of JSON values.
 #[test]

@@ -8,6 +8,7 @@ use crate::json::record;
 use crate::json::{self, JsonError, JsonObject, JsonValue};
 use crate::money::{NanoUsd, check_bill};
 use crate::settings::{check_known_fields, check_tool_name};
+use crate::state::find_excess_depth;
 
 /// Most events of one append: a round of 32 calls with their results and the messages between them
 /// fits several times.
@@ -155,7 +156,10 @@ fn read_call(place: &str, text: &str, mut fields: JsonObject<'_>) -> Result<Appe
 
 fn read_note(place: &str, text: &str, fields: JsonObject<'_>) -> Result<AppendedEvent, Error> {
     let event = read_stored_event(place, text, fields)?;
-    if let Event::Note(NoteEvent { name, .. }) = &event {
+    if let Event::Note(NoteEvent { name, body }) = &event {
+        if let Some(problem) = find_excess_depth(body) {
+            return Err(Error::invalid(format!("{place}.body"), "", problem));
+        }
         let known = |b: u8| b.is_ascii_alphanumeric() || b"_.:-".contains(&b);
         if name.is_empty() || name.len() > NOTE_NAME_BYTES_MAX || !name.bytes().all(known) {
             let problem = "must be 1 to 64 of letters, digits, _, ., : and -";

@@ -19,6 +19,7 @@ use crate::json::{self, JsonValue};
 use crate::limits::ThreadCaps;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
+use crate::state::find_excess_depth;
 use crate::thread::{Head, ThreadStatus};
 use crate::{id, key, plan};
 
@@ -52,7 +53,10 @@ pub fn parse_about(text: &str) -> Result<JsonValue<'static>, Error> {
         return Err(Error::invalid("about", "", problem));
     }
     match json::parse(text) {
-        Ok(about @ JsonValue::Object(_)) => Ok(about.into_owned()),
+        Ok(about @ JsonValue::Object(_)) => match find_excess_depth(&about) {
+            None => Ok(about.into_owned()),
+            Some(problem) => Err(Error::invalid("about", "", problem)),
+        },
         _ => Err(Error::invalid("about", text, "is not a JSON object")),
     }
 }

@@ -30,4 +30,4 @@ pub use patch::{PatchRefusal, apply_patch};
 pub use patch_size::{PATCH_COPIED_BYTES_MAX, PatchSize};
 pub use pointer::{JsonPointer, POINTER_BYTES_MAX};
 pub use scope::StateScope;
-pub use storable::{STATE_BYTES_MAX, STATE_DEPTH_MAX};
+pub use storable::{STATE_BYTES_MAX, STATE_DEPTH_MAX, find_excess_depth};

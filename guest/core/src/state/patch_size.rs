@@ -3,7 +3,7 @@
 //! after each step, not after the last one alone.
 
 use super::pointer::JsonPointer;
-use super::storable::{STATE_BYTES_MAX, STATE_DEPTH_MAX};
+use super::storable::{STATE_BYTES_MAX, STATE_DEPTH_MAX, count_levels};
 use crate::json::{self, JsonValue};
 
 /// Most bytes that the steps of one patch copy and move together. Each of a few hundred steps could
@@ -107,19 +107,4 @@ pub(super) fn bytes_around(name: Option<&str>, alone: bool) -> usize {
 
 fn text_bytes(value: &JsonValue<'_>) -> usize {
     json::to_text(value).len()
-}
-
-/// Returns how deep a value is nested: 0 for one that holds no other.
-fn count_levels(value: &JsonValue<'_>) -> usize {
-    match value {
-        JsonValue::Array(items) => match items.iter().map(count_levels).max() {
-            Some(deepest) => deepest + 1,
-            None => 0,
-        },
-        JsonValue::Object(map) => match map.iter().map(|(_, value)| count_levels(value)).max() {
-            Some(deepest) => deepest + 1,
-            None => 0,
-        },
-        _ => 0,
-    }
 }

@@ -10,6 +10,27 @@ pub const STATE_BYTES_MAX: usize = 256 << 10;
 /// few of its own around a patch.
 pub const STATE_DEPTH_MAX: usize = 100;
 
+/// Returns the problem of a value that is nested too deep to be read again from an entry.
+pub fn find_excess_depth(value: &JsonValue<'_>) -> Option<String> {
+    let problem = || format!("is nested deeper than {STATE_DEPTH_MAX} levels");
+    (count_levels(value) > STATE_DEPTH_MAX).then(problem)
+}
+
+/// Returns how deep a value is nested: 0 for one that holds no other.
+pub(super) fn count_levels(value: &JsonValue<'_>) -> usize {
+    match value {
+        JsonValue::Array(items) => match items.iter().map(count_levels).max() {
+            Some(deepest) => deepest + 1,
+            None => 0,
+        },
+        JsonValue::Object(map) => match map.iter().map(|(_, value)| count_levels(value)).max() {
+            Some(deepest) => deepest + 1,
+            None => 0,
+        },
+        _ => 0,
+    }
+}
+
 /// Returns what keeps a value from being stored, if something does.
 pub(super) fn find_unstorable(value: &JsonValue<'_>) -> Option<String> {
     find_at_depth(value, 1)

@@ -18,7 +18,7 @@ use crate::wit::runner::SignalKind;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 use tokio::time::Instant;
 
 /// Least time between two saves of a thread whose run goes on.
@@ -28,14 +28,14 @@ const SAVE_GAP: Duration = Duration::from_secs(1);
 pub(in crate::documents) struct CheckpointWriter {
     queue: BackgroundQueue,
     settings: Arc<Result<CheckpointSettings, LibraryError>>,
-    pending: Arc<Mutex<PendingSaves>>,
+    pending: Arc<SleepingMutex<PendingSaves>>,
 }
 
 impl CheckpointWriter {
     /// Makes a writer that works on the current tokio runtime.
     pub fn new(documents: ThreadDocuments) -> Self {
         let settings = Arc::new(documents.checkpoint_settings());
-        let pending = Arc::<Mutex<PendingSaves>>::default();
+        let pending = Arc::<SleepingMutex<PendingSaves>>::default();
         let (own_settings, own_pending) = (Arc::clone(&settings), Arc::clone(&pending));
         let queue = BackgroundQueue::spawn(move |thread| {
             let (documents, settings) = (documents.clone(), Arc::clone(&own_settings));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::models::{FailureKind, ReplyBlock, ReplyDelta, Usage};
 use std::time::Duration;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 fn request(messages: &[&str]) -> CompletionRequest {
     let message = |(n, text): (usize, &&str)| {
@@ -25,7 +25,7 @@ async fn ask(
     llm: &ScriptedProvider,
     request: &CompletionRequest,
 ) -> (Result<ModelCompletion, ModelFailure>, Vec<ReplyDelta>) {
-    let deltas = Mutex::new(Vec::new());
+    let deltas = SleepingMutex::new(Vec::new());
     let result = llm
         .complete(request, &|delta| deltas.lock().push(delta))
         .await;

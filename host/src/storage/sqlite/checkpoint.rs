@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 use rusqlite::Connection;
 
@@ -30,7 +30,7 @@ pub(super) struct WriteAheadLog {
     pages: AtomicUsize,
     /// True while a checkpoint is pending.
     due: AtomicBool,
-    state: Mutex<CheckpointState>,
+    state: SleepingMutex<CheckpointState>,
 }
 
 /// The connection and lock file of the checkpoints.
@@ -49,7 +49,7 @@ impl WriteAheadLog {
             durability,
             pages: AtomicUsize::new(0),
             due: AtomicBool::new(false),
-            state: Mutex::new(CheckpointState::Unopened),
+            state: SleepingMutex::new(CheckpointState::Unopened),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
@@ -59,7 +59,7 @@ pub(super) struct SqliteSession {
 
 /// The deadline at which the statements of a connection are interrupted.
 #[derive(Debug, Default)]
-struct StatementDeadline(Mutex<Option<Instant>>);
+struct StatementDeadline(SleepingMutex<Option<Instant>>);
 
 impl StatementDeadline {
     fn set(&self, deadline: Option<Instant>) {

@@ -14,7 +14,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
-use threadkeep_storage::locks::Mutex;
+use threadkeep_storage::locks::SleepingMutex;
 
 use cap_std::fs::{Dir, Metadata};
 
@@ -46,9 +46,9 @@ pub(super) struct StoreFiles {
     names: [String; SUFFIXES.len()],
     opened: OnceLock<[Option<FileNumber>; STABLE_FILES]>,
     /// The times of the directory at which the files were found to be those that were opened.
-    settled: Mutex<Option<DirectoryTimes>>,
+    settled: SleepingMutex<Option<DirectoryTimes>>,
     /// The cookie of the schema that was checked last.
-    schema: Mutex<Option<i32>>,
+    schema: SleepingMutex<Option<i32>>,
 }
 
 /// An open directory and the VFS of one store in it. There is one for each store that is open in
@@ -68,7 +68,7 @@ struct StoreDirectory {
 type OpenStore = (Option<FileNumber>, String, Weak<StoreDirectory>);
 
 /// All of this process, because SQLite's state is global too.
-static STORE_DIRECTORIES: Mutex<Vec<OpenStore>> = Mutex::new(Vec::new());
+static STORE_DIRECTORIES: SleepingMutex<Vec<OpenStore>> = SleepingMutex::new(Vec::new());
 
 impl StoreDirectory {
     fn open_shared(dir: &Dir, name: &str) -> Result<Arc<Self>, StorageError> {
@@ -133,8 +133,8 @@ impl StoreFiles {
             held: StoreDirectory::open_shared(dir, name)?,
             names: SUFFIXES.map(|suffix| format!("{name}{suffix}")),
             opened: OnceLock::new(),
-            settled: Mutex::default(),
-            schema: Mutex::default(),
+            settled: SleepingMutex::default(),
+            schema: SleepingMutex::default(),
         })
     }
 

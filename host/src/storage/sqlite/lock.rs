@@ -9,7 +9,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadkeep_storage::locks::{Condvar, Mutex};
+use threadkeep_storage::locks::{SleepingCondvar, SleepingMutex};
 
 use super::super::StorageError;
 use super::files::{StoreFiles, unavailable_error};
@@ -35,8 +35,8 @@ pub(super) struct LockFile {
 /// The queue of this process for the lock file of one store, first come, first served.
 #[derive(Debug, Default)]
 pub(super) struct LockQueue {
-    state: Mutex<LockQueueState>,
-    changed: Condvar,
+    state: SleepingMutex<LockQueueState>,
+    changed: SleepingCondvar,
 }
 
 #[derive(Debug, Default)]
@@ -322,7 +322,7 @@ mod tests {
         let lock = || LockFile::open(&place).expect("opened");
         let (one, stopped) = (lock(), lock_as_other_process(&place));
         one.acquire_within(Duration::from_millis(1)).unwrap_err();
-        let served = Mutex::new(Vec::new());
+        let served = SleepingMutex::new(Vec::new());
         std::thread::scope(|scope| {
             for number in 1..=COMING {
                 let (lock, served) = (lock(), &served);

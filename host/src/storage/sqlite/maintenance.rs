@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
-use threadkeep_storage::locks::{Condvar, Mutex};
+use threadkeep_storage::locks::{SleepingCondvar, SleepingMutex};
 
 use super::checkpoint::WriteAheadLog;
 
@@ -22,13 +22,13 @@ pub(super) trait MaintenanceTask: Send + Sync {
 #[derive(Debug)]
 pub(super) struct MaintenanceThread {
     orders: Arc<MaintenanceQueue>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: SleepingMutex<Option<JoinHandle<()>>>,
 }
 
 struct MaintenanceQueue {
     task: Option<Weak<dyn MaintenanceTask>>,
-    state: Mutex<MaintenanceState>,
-    changed: Condvar,
+    state: SleepingMutex<MaintenanceState>,
+    changed: SleepingCondvar,
 }
 
 #[derive(Debug, Default)]
@@ -49,12 +49,12 @@ impl MaintenanceThread {
     pub(super) fn new(chore: Option<Weak<dyn MaintenanceTask>>) -> Self {
         let orders = MaintenanceQueue {
             task: chore,
-            state: Mutex::default(),
-            changed: Condvar::new(),
+            state: SleepingMutex::default(),
+            changed: SleepingCondvar::new(),
         };
         Self {
             orders: Arc::new(orders),
-            thread: Mutex::default(),
+            thread: SleepingMutex::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! store.
 
 use std::sync::Arc;
-use threadkeep_storage::locks::{Condvar, Mutex};
+use threadkeep_storage::locks::{SleepingCondvar, SleepingMutex};
 
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
@@ -30,8 +30,8 @@ pub(super) const POSITION_MAX: u64 = u32::MAX as u64;
 pub(super) struct ReaderPool {
     place: Arc<StoreFiles>,
     reading: ReadMode,
-    pool: Mutex<ReaderPoolState>,
-    returned: Condvar,
+    pool: SleepingMutex<ReaderPoolState>,
+    returned: SleepingCondvar,
 }
 
 #[derive(Debug, Default)]
@@ -51,8 +51,8 @@ impl ReaderPool {
         Self {
             place,
             reading,
-            pool: Mutex::default(),
-            returned: Condvar::new(),
+            pool: SleepingMutex::default(),
+            returned: SleepingCondvar::new(),
         }
     }
 

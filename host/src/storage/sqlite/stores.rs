@@ -16,7 +16,7 @@
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use threadkeep_storage::locks::{Condvar, Mutex, MutexGuard};
+use threadkeep_storage::locks::{MutexGuard, SleepingCondvar, SleepingMutex};
 
 use cap_std::fs::Dir;
 
@@ -65,7 +65,7 @@ pub struct LazyStore {
 struct StorePoolShared {
     options: StorePoolOptions,
     keeper: Arc<MaintenanceThread>,
-    all: Mutex<StoreList>,
+    all: SleepingMutex<StoreList>,
 }
 
 #[derive(Debug, Default)]
@@ -82,9 +82,9 @@ struct StoreSlot {
     directory: DirOpener,
     name: String,
     options: SqliteOptions,
-    state: Mutex<SlotState>,
+    state: SleepingMutex<SlotState>,
     /// Notified when an opening has ended.
-    opened: Condvar,
+    opened: SleepingCondvar,
 }
 
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl StorePool {
         let shared = Arc::new_cyclic(|shared: &Weak<StorePoolShared>| StorePoolShared {
             options,
             keeper: Arc::new(MaintenanceThread::new(Some(shared.clone()))),
-            all: Mutex::default(),
+            all: SleepingMutex::default(),
         });
         Self { shared }
     }
@@ -143,8 +143,8 @@ impl StorePool {
             directory: Box::new(directory),
             name: name.to_owned(),
             options,
-            state: Mutex::new(state),
-            opened: Condvar::new(),
+            state: SleepingMutex::new(state),
+            opened: SleepingCondvar::new(),
         });
         let mut all = self.shared.all.lock();
         // Dropped stores are removed when the list would have to grow.

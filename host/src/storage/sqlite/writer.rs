@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use threadkeep_storage::locks::{Condvar, Mutex};
+use threadkeep_storage::locks::{SleepingCondvar, SleepingMutex};
 
 use rusqlite::Connection;
 
@@ -30,8 +30,8 @@ const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// The writing end of a store with its queue; see the documentation of the module.
 #[derive(Debug)]
 pub(super) struct CommitWriter {
-    queue: Mutex<CommitQueue>,
-    transactions: Mutex<TransactionWriter>,
+    queue: SleepingMutex<CommitQueue>,
+    transactions: SleepingMutex<TransactionWriter>,
     log: Arc<WriteAheadLog>,
     keeper: Arc<MaintenanceThread>,
 }
@@ -50,8 +50,8 @@ struct CommitJob {
     ops: Vec<CommitOp>,
     closing: bool,
     bytes: usize,
-    state: Mutex<JobState>,
-    changed: Condvar,
+    state: SleepingMutex<JobState>,
+    changed: SleepingCondvar,
 }
 
 #[derive(Debug)]
@@ -69,8 +69,8 @@ impl CommitWriter {
         keeper: Arc<MaintenanceThread>,
     ) -> Self {
         Self {
-            queue: Mutex::default(),
-            transactions: Mutex::new(transactions),
+            queue: SleepingMutex::default(),
+            transactions: SleepingMutex::new(transactions),
             log: Arc::new(log),
             keeper,
         }
@@ -211,7 +211,7 @@ impl Drop for WriterGuard<'_> {
 
 /// Takes the commits that join a transaction from the queue.
 struct QueueBatchSource<'a> {
-    queue: &'a Mutex<CommitQueue>,
+    queue: &'a SleepingMutex<CommitQueue>,
     joined: &'a mut JoinedJobs,
     /// Bytes of all members.
     bytes: usize,
@@ -255,13 +255,13 @@ impl Drop for JoinedJobs {
 
 impl CommitJob {
     fn new(ops: &[CommitOp], closing: bool) -> Self {
-        let state = Mutex::new(JobState::Waiting);
+        let state = SleepingMutex::new(JobState::Waiting);
         Self {
             ops: ops.to_vec(),
             closing,
             bytes: ops_bytes(ops),
             state,
-            changed: Condvar::new(),
+            changed: SleepingCondvar::new(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
-use threadkeep_storage::locks::{Condvar, Mutex};
+use threadkeep_storage::locks::{SleepingCondvar, SleepingMutex};
 
 /// Most threads of a pool, and so most calls that read files at the same time; further calls wait
 /// for a thread. A disk serves a few at once well, and hundreds of runs must not have a thread
@@ -24,8 +24,8 @@ pub struct FilePool(Arc<PoolState>);
 
 #[derive(Debug, Default)]
 struct PoolState {
-    queue: Mutex<JobQueue>,
-    changed: Condvar,
+    queue: SleepingMutex<JobQueue>,
+    changed: SleepingCondvar,
 }
 
 type FileJob = Box<dyn FnOnce() + Send>;
@@ -119,7 +119,7 @@ mod tests {
     fn many_calls_share_a_few_threads() {
         let pool = FilePool::new();
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let gate = Arc::new(Mutex::new(()));
+        let gate = Arc::new(SleepingMutex::new(()));
         let shut = gate.lock();
         let (done, ended) = channel();
         const JOBS: usize = 5 * CALLS_MAX;
