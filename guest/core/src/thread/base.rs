@@ -149,4 +149,15 @@ mod tests {
             assert_eq!(found.is_none(), expected, "{base:?}: {found:?}");
         }
     }
+    #[test]
+    fn a_base_has_a_most_of_parts() {
+        for (most, expected) in [
+            (BASE_PARTS_READ_MAX, true),
+            (BASE_PARTS_READ_MAX + 1, false),
+        ] {
+            let parts: Vec<(&str, u64, u64)> = (1..=most as u64).map(|n| ("a", n, n)).collect();
+            let found = base(most as u64, &parts).find_contradiction("own");
+            assert_eq!(found.is_none(), expected, "{most} parts: {found:?}");
+        }
+    }
 }
